@@ -17,7 +17,9 @@ use dpb_core::{
     Backend, Family, Items, Job, OpSpec, OutputShape, ParameterValue, Queue, SetupError,
     Unsupported,
 };
-use dpb_link::operators::{Dialled, OperatorsService, Quotas, Remote, SessionSecurity, Share, Wire};
+use dpb_link::operators::{
+    Dialled, OperatorsService, Quotas, Remote, SessionSecurity, Share, Wire,
+};
 use dpb_operators::cpu;
 use dpb_operators::registry::Operators;
 use libfuzzer_sys::fuzz_target;
@@ -211,7 +213,9 @@ fn ask_agent(bytes: &[u8], is_patched: bool) {
     let script = Script::new(bytes, is_patched);
     let heard = script.heard.clone();
     // Why it ended was said to the client as well, and is looked at there.
-    let _ = SERVICE.serve_wire(Box::new(script), CLIENT, SessionSecurity::Loopback, &|| false);
+    let _ = SERVICE.serve_wire(Box::new(script), CLIENT, SessionSecurity::Loopback, &|| {
+        false
+    });
     let heard = heard.lock().expect("no panic");
     for message in split(&heard) {
         let of_agent = [2, 4, 6, 8, 10, 14, 16, 18, 19].contains(&message[0]);

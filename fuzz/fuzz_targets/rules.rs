@@ -52,12 +52,21 @@ fn check(rules: &[u8], payloads: &[u8]) {
 /// Rules of every kind, with payloads that some of them match.
 fn seeds() -> Vec<Vec<u8>> {
     let seeds: [(&str, &str); 6] = [
-        ("1:/foo.*bar/\n2:/b[a-c]{2}/i\n", "foo and bar, BAC, foo\nbar"),
-        ("7:/^(GET|POST) [^ ]+/m\n9:/\\bcat\\b/s\n", "GET /\nPOST /x concat cat"),
+        (
+            "1:/foo.*bar/\n2:/b[a-c]{2}/i\n",
+            "foo and bar, BAC, foo\nbar",
+        ),
+        (
+            "7:/^(GET|POST) [^ ]+/m\n9:/\\bcat\\b/s\n",
+            "GET /\nPOST /x concat cat",
+        ),
         ("3:/(?i:a(?-i)b|[[:alpha:]_-]+1)$/\n", "aB ab a_-1"),
         ("4:/\\x41\\101\\Qa.b\\E\\h\\D{2,5}?z/x\n", "AAa.b  xyz"),
         ("5:/(?=a)/\n6:/a++/\n8:/(a)\\1/\n10:/a*/\n", "aaa"),
-        ("1:/a[^b]{3,9}c/\n2:/c.{7}d/s\n3:/\\xff+/\n", "axxxxcxxxxxxxd"),
+        (
+            "1:/a[^b]{3,9}c/\n2:/c.{7}d/s\n3:/\\xff+/\n",
+            "axxxxcxxxxxxxd",
+        ),
     ];
     let seed = |(rules, payloads): (&str, &str)| [rules, "\0", payloads].concat().into_bytes();
     seeds.into_iter().map(seed).collect()

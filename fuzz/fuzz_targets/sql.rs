@@ -6,15 +6,15 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 
+use dpb_dbmods::compare::tpch_predicates::PRESETS;
 use dpb_dbmods::query::eval;
+use dpb_dbmods::query::sql::{
+    parse_aggregate, parse_columns, parse_predicate, query_to_sql, to_sql,
+};
 use dpb_dbmods::query::{Literal, Output, Query};
 use dpb_dbmods::scan::{self, ScanOptions};
 use dpb_dbmods::schema::{Column, ColumnType, Schema};
 use dpb_dbmods::table::{Cache, Segment, SegmentWriter, Texts, Values};
-use dpb_dbmods::query::sql::{
-    parse_aggregate, parse_columns, parse_predicate, query_to_sql, to_sql,
-};
-use dpb_dbmods::compare::tpch_predicates::PRESETS;
 use dpb_dbmods::tpch;
 use libfuzzer_sys::fuzz_target;
 

@@ -725,6 +725,8 @@ fn sshd(place: &Place) -> Result<(Child, u16), String> {
     if !Path::new(SSHD).is_file() {
         return Err("no /usr/sbin/sshd; apt-get install openssh-server".to_owned());
     }
+    // Its folder for privilege separation, which the system makes when the service starts; root alone can.
+    let _ = fs::create_dir("/run/sshd");
     for key in ["host_key", "user_key"] {
         let made = Command::new("ssh-keygen")
             .args(["-q", "-t", "ed25519", "-N", "", "-f"])

@@ -28,7 +28,7 @@ use crate::{
 ///
 /// What goes from stage to stage lies in memory of the queue, which is allocated when it is opened, for jobs at the limits. Each
 /// output has the room there that its stage's [`Operator::dst_len`] says; what a decoder makes of an item beyond that is refused with
-/// [`JobError::DstTooShort`]. A chain works in place if its first stage does, and the others do with outputs
+/// [`JobError::DstTooShort`](crate::JobError::DstTooShort). A chain works in place if its first stage does, and the others do with outputs
 /// that begin where their items do: what lies before an item's slot then stays as it was.
 ///
 /// The tables of its stages change by one [`Control`], each call of which has changes for one stage ([`changes_to`]). A commit makes the

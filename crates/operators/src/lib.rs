@@ -28,7 +28,7 @@
 //! * [`network`], [`security`], [`storage`], [`primitive`]: the kernels.
 //! * [`input`]: inputs for tests and benches. [`isa`]: the instruction sets of this CPU.
 //!
-//! What an operator computes is a type of [`dpb_core::spec`]; its page says what an item and an output are.
+//! What an operator computes is a type of [`mod@dpb_core::spec`]; its page says what an item and an output are.
 //!
 //! # Features
 //!
