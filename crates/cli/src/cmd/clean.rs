@@ -102,8 +102,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     }
 }
 
+/// What there is to remove, each with its row of the table.
+type Found = Vec<(Row, Thing)>;
+
 /// All that there is to remove, and what is wrong with what cannot be.
-fn found(data_dir: &Path) -> Result<(Vec<(Row, Thing)>, Vec<String>), Failure> {
+fn found(data_dir: &Path) -> Result<(Found, Vec<String>), Failure> {
     let mut found = Vec::new();
     let mut push = |what: String, path: &Path, bytes, thing| {
         let path = path.display().to_string();
