@@ -63,6 +63,8 @@ pub(super) fn serve(
 }
 
 struct Jobs<'a> {
+    /// First: the queue is closed before the connection ends, so that a client that opens another one then can.
+    lane: Lane,
     talk: Talk<'a>,
     shared: &'a Shared,
     shape: OutputShape,
@@ -77,7 +79,7 @@ struct Jobs<'a> {
     done: Vec<Completion>,
     silence: Silence,
     /// Last: its backend may close with it, and the buffers above are of that backend.
-    lane: Lane,
+    _prepared: Arc<Prepared>,
 }
 
 impl<'a> Jobs<'a> {
@@ -89,6 +91,7 @@ impl<'a> Jobs<'a> {
         let (window, held) = (shared.quotas.window_bytes(), shared.quotas.queue_bytes());
         let places = Places::new(depth, window, held, served.backend());
         Ok(Self {
+            _prepared: Arc::clone(&lane.prepared),
             shape: operator.shape(),
             item_cost: operator.spec().cost_bytes() as u64,
             places: places.map_err(|why| why.to_string())?,
