@@ -511,8 +511,8 @@ fn values(
     Ok(values)
 }
 
-/// Whether the task's own parser of this parameter takes the value. The parameter stands alone: whether values go together, and
-/// whether any is missing, is seen when a test is whole.
+/// Asks the task's own parser of this parameter whether it takes the value. Values that do not go together, or are missing, are found
+/// when a test is whole.
 fn taken(command: &Command, parameter: &Parameter, value: &str) -> Result<(), String> {
     let whole = command
         .get_arguments()

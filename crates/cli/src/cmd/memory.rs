@@ -55,7 +55,7 @@ const VIEW: View = View {
     base: None,
 };
 
-/// Whether sizes and cores are in range. Whether there is enough memory is seen when a test is to start.
+/// Checks that sizes and cores are in range. Memory is looked at when a test is to start.
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
     flags::<Args>(matches)?.check()
 }

@@ -154,7 +154,7 @@ fn words(record: &Record, tasks: Tasks, instead: &[String]) -> Result<Vec<String
     Ok(words)
 }
 
-/// Whether the flag says where a test of `task` works. The `--server` of a task whose server's end is another verb's is no address.
+/// Returns true if the flag says where a test of `task` works. The `--server` of a task whose server's end is another verb's is no address.
 fn is_surrounding(task: &Task, name: &str) -> bool {
     SURROUNDINGS.contains(&name) && (name != "server" || task.server_end.is_some())
 }

@@ -124,6 +124,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         executor: Executor::new(data_dir, Surroundings::Ours, Duration::MAX),
         machines,
         results,
+        files,
         run: String::new(),
     };
     let ended = runs.all();
@@ -273,8 +274,8 @@ fn say_what_does_not_fit(
     }
 }
 
-/// Why the test cannot run here now, if this machine has too little memory or disk. Of what it keeps on the disk, `bytes_there` are
-/// there already.
+/// The reason why this machine has too little memory or disk for the test now, if it has. `bytes_there` of what the test keeps on the
+/// disk are there already.
 fn shortage(test: &Test, bytes_there: u64, data_dir: &Path) -> Option<String> {
     let mut room = Room::of(test, data_dir);
     room.disk_bytes = room.disk_bytes.saturating_add(bytes_there);
@@ -289,6 +290,7 @@ struct Runs<'a> {
     executor: Executor,
     machines: Machines,
     results: Results,
+    files: SharedFiles,
     /// The name that the records of this process's tests share.
     run: String,
 }
@@ -313,10 +315,9 @@ impl Runs<'_> {
         let mut schedule = Schedule::new(&self.asked.tests, self.args.time_budget, &data_dir);
         schedule.leave(&missing);
         let progress = Progress::new(missing.len() as u64, self.globals.quiet);
-        let mut files = SharedFiles::of(&self.asked.tests, self.asked.seed, &data_dir);
         for (count, &at) in missing.iter().enumerate() {
             let test = &self.asked.tests[at];
-            let words = files.words(at, &missing[count + 1..]);
+            let words = self.files.words(at, &missing[count + 1..]);
             let plan = schedule.plan();
             let repeats = plan[0].1;
             let left = schedule::short_time(schedule.time(&plan));
@@ -336,7 +337,7 @@ impl Runs<'_> {
                 }
             };
             let start = Instant::now();
-            let short_of = shortage(test, files.bytes_there(at), &data_dir);
+            let short_of = shortage(test, self.files.bytes_there(at), &data_dir);
             let tried = match (short_of, &test.site) {
                 (Some(reason), _) => {
                     let outcome = Outcome::Unsupported { reason };

@@ -89,7 +89,7 @@ const VIEW: View = View {
     base: None,
 };
 
-/// Whether there are such requests. Whether there is room for the file is seen when a test is to start.
+/// Checks that there are such requests. Room for the file is looked at when a test is to start.
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
     let args: Args = flags(matches)?;
     args.plans()?;

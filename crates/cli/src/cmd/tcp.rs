@@ -113,7 +113,7 @@ const VIEW: View = View {
     base: None,
 };
 
-/// Whether there are such messages.
+/// Checks that there are such messages.
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
     flags::<Args>(matches)?.plans().map(drop)
 }

@@ -343,7 +343,7 @@ impl Kind {
     }
 }
 
-/// Whether two values are one; 70 % of one is 0.7, whatever the last digit of the product.
+/// Returns true if two values are one; 70 % of one is 0.7, whatever the last digit of the product.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one.as_f64(), other.as_f64()) {
         (Some(one), Some(other)) => (one - other).abs() <= 1e-12 * one.abs().max(other.abs()),

@@ -489,7 +489,7 @@ fn remove_leftovers(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a file of a set's directory has a name that [`ensure`] gives.
+/// Returns true if a file of a set's directory has a name that [`ensure`] gives.
 fn is_own(name: &str) -> bool {
     let is_whole = |name: &str| {
         name == MANIFEST

@@ -41,7 +41,7 @@ fn provider(has_aes: bool) -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Whether the CPU has instructions for AES.
+/// Returns true if the CPU has instructions for AES.
 fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("aes");

@@ -32,7 +32,7 @@ impl Room {
         }
     }
 
-    /// Why the test cannot run here, if it takes more than there is. Other machines look for themselves.
+    /// The reason why the test cannot run here, if it takes more than there is. Other machines look for themselves.
     pub(super) fn shortage(&self, test: &Test, cost: &Cost) -> Option<String> {
         if matches!(test.site, Site::On(_)) {
             return None;

@@ -14,7 +14,7 @@ type Contents = (PathBuf, String);
 /// The files of a box's tests.
 #[derive(Debug)]
 pub(super) struct SharedFiles {
-    /// Of each test, in the box's order.
+    /// The file of each test, in the box's order.
     tests: Vec<Option<(SharedFile, Contents)>>,
     /// What tests have been told to leave.
     left: BTreeMap<PathBuf, SharedFile>,
