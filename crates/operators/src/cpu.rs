@@ -15,7 +15,7 @@ use dpb_core::{
 
 pub use crate::direct::Lift;
 use crate::entry::Entry;
-pub use crate::implementation::Implementation;
+pub use crate::implementation::{Implementation, OwnPath};
 use crate::registry::Operators;
 
 /// The family `cpu` with dpb's operators, for a program that lists it among others.

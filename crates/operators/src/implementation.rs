@@ -1,4 +1,6 @@
 //! Implementations: how an operator is computed on a CPU, by instruction sets or by a library. Backends, records and flags call each a path.
+//!
+//! dpb's own are listed here. An operator of another crate takes these too, and declares paths of its own with [`OwnPath`].
 
 use std::fmt;
 
@@ -15,16 +17,19 @@ macro_rules! implementations {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Implementation {
             $($(#[$doc])* $implementation,)+
+            /// A path that another crate declares.
+            Own(&'static OwnPath),
         }
 
         impl Implementation {
-            /// All implementations.
+            /// dpb's own implementations. [`Operators::paths`](crate::registry::Operators::paths) has those of other crates too.
             pub const ALL: &'static [Self] = &[$(Self::$implementation),+];
 
             /// The name, which stands behind `cpu/` in a backend's name.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$implementation => $name,)+
+                    Self::Own(path) => path.name,
                 }
             }
 
@@ -32,6 +37,7 @@ macro_rules! implementations {
             pub fn needs(self) -> &'static str {
                 match self {
                     $(Self::$implementation => implementations!(@needs $needs),)+
+                    Self::Own(path) => path.needs,
                 }
             }
 
@@ -39,6 +45,7 @@ macro_rules! implementations {
             pub fn is_available(self) -> bool {
                 match self {
                     $(Self::$implementation => implementations!(@has $needs),)+
+                    Self::Own(path) => (path.is_available)(),
                 }
             }
         }
@@ -98,10 +105,57 @@ implementations! {
     Hyperscan = "hyperscan" needs (Hyperscan),
 }
 
+/// A path of an operator of another crate that is none of dpb's: an instruction set that dpb has no token for, or a library.
+///
+/// ```
+/// use dpb_operators::cpu::{Implementation, OwnPath};
+///
+/// static SVE: OwnPath = OwnPath {
+///     name: "sve",
+///     needs: "an Armv8-A CPU with SVE",
+///     is_available: || cfg!(target_feature = "sve"),
+/// };
+/// const PATHS: &[Implementation] = &[Implementation::Own(&SVE), Implementation::Portable];
+/// assert_eq!(PATHS[0].name(), "sve");
+/// ```
+///
+/// Two paths of one name are the same path.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnPath {
+    /// The name, which stands behind `cpu/` in a backend's name: none of dpb's, and not `best`.
+    pub name: &'static str,
+    /// The needs of it, in words: "an Armv8-A CPU with SVE".
+    pub needs: &'static str,
+    /// Whether this CPU has them, and this build. The answer never changes while a program runs.
+    pub is_available: fn() -> bool,
+}
+
+impl PartialEq for OwnPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for OwnPath {}
+
 /// Declares the implementations of one operator, best first: an enum that a kernel matches once a batch. The ones with an architecture hold the
-/// proof that their instructions may be used, which has their name, and the ones with a second proof that too if the CPU has it. `ALL` lists
-/// them on every architecture, and `on` chooses one.
-#[allow(unused_macros, reason = "some features have no operator with a choice")]
+/// proof that their instructions may be used, a token of [`isa`](crate::isa) of the same name, and the ones with a second proof that too if the CPU has it.
+/// `ALL` lists them on every architecture, and `on` chooses one.
+///
+/// ```
+/// dpb_operators::codes! {
+///     enum Code {
+///         "x86_64": Avx2,
+///         "aarch64": Neon,
+///         Portable,
+///     }
+/// }
+/// use dpb_operators::cpu::Implementation;
+///
+/// assert_eq!(Code::ALL.last(), Some(&Implementation::Portable));
+/// assert!(matches!(Code::on("mine", Implementation::Portable), Ok(Code::Portable)));
+/// ```
+#[macro_export]
 macro_rules! codes {
     (
         $vis:vis enum $Code:ident {
@@ -124,9 +178,9 @@ macro_rules! codes {
 
         impl $Code {
             /// The implementations there are, best first.
-            $vis const ALL: &'static [$crate::implementation::Implementation] = &[
-                $($crate::implementation::Implementation::$Proven,)*
-                $($crate::implementation::Implementation::$Plain,)+
+            $vis const ALL: &'static [$crate::cpu::Implementation] = &[
+                $($crate::cpu::Implementation::$Proven,)*
+                $($crate::cpu::Implementation::$Plain,)+
             ];
 
             /// This implementation of `operator`.
@@ -135,9 +189,9 @@ macro_rules! codes {
             /// If this CPU lacks what it needs, or there is no such implementation.
             $vis fn on(
                 operator: &str,
-                implementation: $crate::implementation::Implementation,
+                implementation: $crate::cpu::Implementation,
             ) -> Result<Self, dpb_core::SetupError> {
-                use $crate::implementation::Implementation;
+                use $crate::cpu::Implementation;
                 let code = match implementation {
                     $(
                         #[cfg(target_arch = $arch)]
@@ -170,7 +224,7 @@ impl Hyperscan {
 
 impl Implementation {
     /// The first of `paths`, sorted best first, that this CPU has.
-    pub(crate) fn best(paths: &[Self]) -> Self {
+    pub fn best(paths: &[Self]) -> Self {
         paths
             .iter()
             .copied()
@@ -189,8 +243,8 @@ impl Implementation {
             .ok_or_else(|| self.missing(operator, paths))
     }
 
-    /// Why `operator`, which has `paths`, does not run on this one here.
-    pub(crate) fn missing(self, operator: &str, paths: &[Self]) -> SetupError {
+    /// The error that `operator`, which has `paths`, does not run on this one here.
+    pub fn missing(self, operator: &str, paths: &[Self]) -> SetupError {
         SetupError::Unsupported(self.reason(operator, paths))
     }
 

@@ -3,6 +3,7 @@
 use dpb_core::{OpSpec, ParameterValue, SetupError, Unsupported};
 
 pub use crate::entry::{Case, Entry, Library, MakeKernel, MakeWorkload, Parse, own};
+use crate::implementation::Implementation;
 #[allow(unused_imports, reason = "which operators are built in, features say")]
 use crate::{network, primitive, security, storage};
 
@@ -155,6 +156,17 @@ impl Operators {
     pub fn find(self, name: &str) -> Option<&'static Entry> {
         let mut entries = self.0.iter().copied().flatten();
         entries.find(|entry| entry.name == name)
+    }
+
+    /// Every path that some operator could have: dpb's own, and those that other crates declare, each once.
+    pub fn paths(self) -> Vec<Implementation> {
+        let mut paths = Implementation::ALL.to_vec();
+        for path in self.iter().flat_map(|entry| entry.paths) {
+            if !paths.contains(path) {
+                paths.push(*path);
+            }
+        }
+        paths
     }
 
     /// The spec of the operator `name` that has these values of parameters: [`Entry::spec_from`].

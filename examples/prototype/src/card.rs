@@ -6,6 +6,7 @@ use dpb_core::lift::{OneKernel, threads_max};
 use dpb_core::{Backend, Family, Limits, Listed, OpSpec, OpenError, Properties};
 
 use crate::Adler32;
+use crate::adler32::Checksum;
 
 /// The family `card`: `card/2` is a card of two engines, `card` one of one.
 #[derive(Clone, Copy, Debug)]
@@ -43,10 +44,12 @@ impl Family for Cards {
         let stand_in = format!("{engines} threads of the host");
         let mut limits = Limits::new(const { NonZeroU32::new(64).unwrap() });
         limits.items_max = ITEMS_MAX;
-        let card = OneKernel::new(format!("card/{engines}"), |adler32: &Adler32| Ok(*adler32))
-            .on_workers(engines)
-            .with_properties(Properties::of_device(Some(stand_in)))
-            .with_limits(limits);
+        let card = OneKernel::new(format!("card/{engines}"), |adler32: &Adler32| {
+            Ok(Checksum::best(*adler32))
+        })
+        .on_workers(engines)
+        .with_properties(Properties::of_device(Some(stand_in)))
+        .with_limits(limits);
         Ok(Box::new(card))
     }
 

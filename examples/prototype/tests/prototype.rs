@@ -23,13 +23,15 @@ fn the_checksum_is_zlibs() {
         let stream = miniz_oxide::deflate::compress_to_vec_zlib(&item, 1);
         let trailer = stream.last_chunk::<4>().expect("a trailer");
         let start = Adler32 { start: 1 };
-        assert_eq!(start.checksum(&item).to_be_bytes(), *trailer, "{len} bytes");
+        for checksum in [start.by_byte(&item), start.in_lanes(&item)] {
+            assert_eq!(checksum.to_be_bytes(), *trailer, "{len} bytes");
+        }
     }
 }
 
 #[test]
 fn every_backend_conforms() {
-    for name in ["cpu", "pool/2", "card", "card/2"] {
+    for name in ["cpu/portable", "cpu/lanes", "pool/2", "card", "card/2"] {
         let backend = FAMILIES.open(name).expect("there is one");
         for case in ADLER32.cases() {
             let workload = ADLER32.workload(&case).expect("its own");
@@ -61,6 +63,7 @@ fn the_program_shows_both() {
         "operator,adler32,",
         "operator,crc32c,",
         "backend,card/N,",
+        "backend,cpu/lanes,",
         "backend,cpu/best,",
     ] {
         assert!(
@@ -71,7 +74,7 @@ fn the_program_shows_both() {
     let folder = tempfile::tempdir().expect("a folder");
     let [records, report] = ["records.jsonl", "report.html"].map(|name| folder.path().join(name));
     let [records, report] = [&records, &report].map(|path| path.to_str().expect("text"));
-    let names = "cpu,pool/2,card,sim/default,faulty/reorder=1";
+    let names = "cpu,cpu/lanes,pool/2,card,sim/default,faulty/reorder=1";
     let run = [
         "op",
         "adler32",
@@ -95,6 +98,7 @@ fn the_program_shows_both() {
     let written = prototype(&[&run[..], &short, &["--out", records]].concat());
     for name in [
         "cpu/best",
+        "cpu/lanes",
         "pool/2",
         "card/1",
         "sim/default",

@@ -3,7 +3,7 @@
 use dpb_core::lift::threads_max;
 use dpb_core::{Backend, Family, Listed, OpSpec, OpenError};
 
-use super::{Cpu, Implementation, cores};
+use super::{Cpu, cores};
 use crate::registry::Operators;
 
 /// The family `cpu`: the code paths on the caller's thread, and `best`, which `cpu` alone means.
@@ -41,7 +41,7 @@ impl Family for CpuPaths {
             summary: "the best path for each operator".to_owned(),
             details: "on the caller's thread".to_owned(),
         };
-        let paths = Implementation::ALL.iter().copied().map(|path| {
+        let paths = self.0.paths().into_iter().map(|path| {
             let operators = self.0.iter().filter(|entry| entry.paths.contains(&path));
             let operators: Vec<&str> = operators.map(|entry| entry.name).collect();
             Listed {
@@ -58,11 +58,13 @@ impl Family for CpuPaths {
         if matches!(instance, "" | "best") {
             return Ok(Box::new(Cpu::best().with_operators(self.0)));
         }
-        let mut paths = Implementation::ALL.iter().copied();
+        let mut paths = self.0.paths().into_iter();
         let path = paths.find(|path| path.name() == instance);
         path.map(|path| Box::new(Cpu::on(path).with_operators(self.0)) as _)
             .ok_or_else(|| {
-                let names: Vec<_> = Implementation::ALL
+                let names: Vec<_> = self
+                    .0
+                    .paths()
                     .iter()
                     .map(|path| format!("cpu/{path}"))
                     .collect();
