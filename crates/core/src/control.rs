@@ -12,7 +12,7 @@ use std::fmt;
 /// returned. A job that was submitted earlier sees the table before the commit or after it.
 ///
 /// **One version.** A job sees one version of the table for all its items. Versions come in order: a job that starts after another one has
-/// ended sees the same version or a later one, on whatever queue.
+/// ended sees the same version or a later one, on whatever queue. For a [`Chain`](crate::Chain) this holds stage by stage.
 ///
 /// **Memory.** A version that no job sees any more is reused or freed; [`crate::Versions`] keeps two tables, whatever the number of
 /// commits, once the first change has come.

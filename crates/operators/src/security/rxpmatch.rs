@@ -6,6 +6,7 @@ mod automaton;
 mod by_hyperscan;
 mod engine;
 mod hyperscan;
+mod live;
 mod loaded;
 mod plan;
 mod portable;
@@ -17,24 +18,22 @@ mod tests;
 mod traffic;
 mod workload;
 
-use std::sync::Arc;
-
 use dpb_core::{
-    Batch, BatchOut, JobError, Kernel, Material, OpSpec, OutputShape, SetupError,
+    JobError, Material, OpSpec, SetupError,
     spec::{self, Arguments, Parameter, ParameterType},
     words,
 };
-use regex_automata::hybrid::dfa::Cache;
 
 pub use dpb_core::rules::{Flags, RULES_MAX, RuleError};
 pub use hyperscan::Hyperscan;
 pub use rules::{Rule, Rules};
 
 use crate::direct::AnyKernel;
-use crate::entry::{Entry, Library, PORTABLE, own};
+use crate::entry::{Entry, Library, PORTABLE};
 use crate::implementation::Implementation;
 use by_hyperscan::ByHyperscan;
-use engine::{Engine, Scratch};
+use engine::Engine;
+use live::Live;
 use loaded::Loaded;
 use portable::Oracle;
 
@@ -121,80 +120,10 @@ fn rules_given(given: &Arguments<'_>, name: &'static str) -> Result<Material, Se
     Ok(rules)
 }
 
-/// The rules of a spec of this operator.
-fn rules(spec: &OpSpec) -> Result<Arc<Loaded>, SetupError> {
-    let spec::RxpMatch { rules, unsupported } = own(spec);
-    Loaded::of(rules, *unsupported)
-}
-
 fn kernel(spec: &OpSpec, path: Implementation) -> Result<Box<dyn AnyKernel>, SetupError> {
-    let rules = rules(spec)?;
     match path.among(NAME, PATHS)? {
-        Implementation::Hyperscan => Ok(Box::new(ByHyperscan::new(rules)?)),
-        Implementation::Portable => Ok(Box::new(OneByOne(Oracle::new(&rules), rules))),
-        _ => Ok(Box::new(Together(Engine::new(&rules), rules))),
+        Implementation::Hyperscan => Ok(Box::new(Live::<ByHyperscan>::new(spec)?)),
+        Implementation::Portable => Ok(Box::new(Live::<Oracle>::new(spec)?)),
+        _ => Ok(Box::new(Live::<Engine>::new(spec)?)),
     }
-}
-
-/// The path `portable`.
-struct OneByOne(Oracle, Arc<Loaded>);
-
-/// The path `tables`.
-struct Together(Engine, Arc<Loaded>);
-
-impl Kernel for OneByOne {
-    type Scratch = Vec<Cache>;
-
-    fn scratch(&self) -> Self::Scratch {
-        self.0.caches()
-    }
-
-    fn shape(&self) -> OutputShape {
-        OutputShape::Variable
-    }
-
-    fn dst_len(&self, _item_len: usize) -> usize {
-        dst_len(&self.1)
-    }
-
-    fn run(
-        &self,
-        batch: Batch<'_>,
-        out: BatchOut<'_>,
-        caches: &mut Vec<Cache>,
-    ) -> Result<(), JobError> {
-        self.0.run(caches, batch, out);
-        Ok(())
-    }
-}
-
-impl Kernel for Together {
-    type Scratch = Scratch;
-
-    fn scratch(&self) -> Scratch {
-        self.0.scratch()
-    }
-
-    fn shape(&self) -> OutputShape {
-        OutputShape::Variable
-    }
-
-    fn dst_len(&self, _item_len: usize) -> usize {
-        dst_len(&self.1)
-    }
-
-    fn run(
-        &self,
-        batch: Batch<'_>,
-        out: BatchOut<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<(), JobError> {
-        self.0.run(scratch, batch, out);
-        Ok(())
-    }
-}
-
-/// The length of an output in which every rule matches.
-fn dst_len(rules: &Rules) -> usize {
-    rules.rules().len() * Match::BYTES
 }

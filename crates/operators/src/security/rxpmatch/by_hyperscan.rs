@@ -2,45 +2,30 @@
 
 use std::sync::Arc;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, Unsupported};
+use dpb_core::{Batch, BatchOut, JobError, SetupError, Unsupported};
 
 use super::hyperscan::{Database, Hyperscan, NO_MEMORY, Scratch};
+use super::live::Matcher;
 use super::loaded::Loaded;
-use super::{dst_len, write};
+use super::write;
 
-/// The path `hyperscan`.
-pub(super) struct ByHyperscan {
-    rules: Arc<Loaded>,
-    database: Arc<Database>,
-}
+/// A rule set as the library compiled it.
+pub(super) struct ByHyperscan(Arc<Database>);
 
-impl ByHyperscan {
-    /// # Errors
-    /// If there is no library, or it does not take a rule.
-    pub(super) fn new(rules: Arc<Loaded>) -> Result<Self, SetupError> {
+impl Matcher for ByHyperscan {
+    /// `None` if there was no memory.
+    type Scratch = Option<Scratch>;
+
+    fn new(rules: &Arc<Loaded>) -> Result<Self, SetupError> {
         let library = Hyperscan::detect().ok_or_else(|| {
             let reason = format!("needs {}", Hyperscan::NEEDS);
             SetupError::Unsupported(Unsupported { reason })
         })?;
-        let database = rules.database(library)?;
-        Ok(Self { rules, database })
+        Ok(Self(rules.database(library)?))
     }
-}
-
-impl Kernel for ByHyperscan {
-    /// `None` if there was no memory.
-    type Scratch = Option<Scratch>;
 
     fn scratch(&self) -> Self::Scratch {
-        self.database.scratch()
-    }
-
-    fn shape(&self) -> OutputShape {
-        OutputShape::Variable
-    }
-
-    fn dst_len(&self, _item_len: usize) -> usize {
-        dst_len(&self.rules)
+        self.0.scratch()
     }
 
     fn run(
@@ -51,7 +36,7 @@ impl Kernel for ByHyperscan {
     ) -> Result<(), JobError> {
         let scratch = scratch.as_mut().ok_or(JobError::Device(NO_MEMORY))?;
         for i in 0..batch.len() {
-            let found = self.database.scan(batch.item(i), scratch);
+            let found = self.0.scan(batch.item(i), scratch);
             let found = found.map_err(JobError::Device)?;
             let slot = &mut out.slots[i];
             out.outcomes.push(write(found, slot));

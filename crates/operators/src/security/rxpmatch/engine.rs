@@ -1,11 +1,15 @@
 //! The fast path: all rules in few automata, and few rules by themselves where a part of them was found; or, if there are
 //! but few and they are literals, a search for these.
 
-use dpb_core::{Batch, BatchOut};
+use std::sync::Arc;
+
+use dpb_core::{Batch, BatchOut, JobError, SetupError};
 use regex_automata::nfa::thompson::NFA;
 use regex_syntax::hir::Hir;
 
 use super::automaton::Automaton;
+use super::live::Matcher;
+use super::loaded::Loaded;
 use super::plan::{Meaning, Pattern, Plan};
 use super::rules::{self, Rules};
 use super::scan::{Hit, Seen, TooManyStates, scan};
@@ -83,9 +87,17 @@ impl Engine {
     pub(super) fn with_bytes_max(self, bytes_max: usize) -> Self {
         Self { bytes_max, ..self }
     }
+}
+
+impl Matcher for Engine {
+    type Scratch = Scratch;
+
+    fn new(rules: &Arc<Loaded>) -> Result<Self, SetupError> {
+        Ok(Self::new(rules))
+    }
 
     /// Nothing seen yet.
-    pub(super) fn scratch(&self) -> Scratch {
+    fn scratch(&self) -> Scratch {
         let groups = self.plan.groups().into_iter().zip(&self.nfas);
         let bytes_max = self.bytes_max / self.nfas.len().max(1);
         Scratch {
@@ -106,8 +118,12 @@ impl Engine {
         }
     }
 
-    /// The kernel.
-    pub(super) fn run(&self, scratch: &mut Scratch, batch: Batch<'_>, mut out: BatchOut<'_>) {
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        mut out: BatchOut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), JobError> {
         if let Some(sequences) = &self.sequences {
             for item in 0..batch.len() {
                 scratch.line.clear();
@@ -115,7 +131,7 @@ impl Engine {
                 out.outcomes
                     .push(write(&scratch.line, &mut out.slots[item]));
             }
-            return;
+            return Ok(());
         }
         scratch.found.clear();
         scratch.asked.clear();
@@ -139,6 +155,7 @@ impl Engine {
             let slot = &mut out.slots[item as usize];
             out.outcomes.push(write(&scratch.line, slot));
         }
+        Ok(())
     }
 }
 

@@ -1,9 +1,13 @@
 //! The oracle: each rule by itself, by regex-automata's lazy DFA, which keeps every thread until the first match.
 
-use dpb_core::{Batch, BatchOut, JobError};
+use std::sync::Arc;
+
+use dpb_core::{Batch, BatchOut, JobError, SetupError};
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::{Input, MatchKind};
 
+use super::live::Matcher;
+use super::loaded::Loaded;
 use super::rules::Rules;
 use super::{Match, write};
 
@@ -56,15 +60,32 @@ impl Oracle {
         }
         found
     }
+}
 
-    /// The kernel.
-    pub(super) fn run(&self, caches: &mut [Cache], batch: Batch<'_>, mut out: BatchOut<'_>) {
+impl Matcher for Oracle {
+    type Scratch = Vec<Cache>;
+
+    fn new(rules: &Arc<Loaded>) -> Result<Self, SetupError> {
+        Ok(Self::new(rules))
+    }
+
+    fn scratch(&self) -> Vec<Cache> {
+        self.caches()
+    }
+
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        mut out: BatchOut<'_>,
+        caches: &mut Vec<Cache>,
+    ) -> Result<(), JobError> {
         let items: Vec<&[u8]> = (0..batch.len()).map(|i| batch.item(i)).collect();
         let found = self.matches(caches, &items);
         for (i, found) in found.iter().enumerate() {
             let slot = &mut out.slots[i];
             out.outcomes.push(write(found, slot));
         }
+        Ok(())
     }
 }
 

@@ -1,12 +1,14 @@
 //! Rule files, expressions, and both engines against a definition written out and against the crate regex.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use dpb_core::random::SplitMix64;
-use dpb_core::{Batch, Items, UnsupportedRules};
+use dpb_core::{Batch, BatchOut, Items, UnsupportedRules};
 use proptest::prelude::*;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
+use super::live::Matcher;
 use super::*;
 use crate::direct::{Direct, direct};
 
@@ -53,20 +55,23 @@ fn found(kernel: &mut dyn Direct, items: &[&[u8]]) -> Vec<Vec<Match>> {
     outcomes.iter().enumerate().map(read).collect()
 }
 
+/// A kernel with these rules.
+fn live<M: Matcher>(matcher: M, rules: &Rules) -> Box<dyn Direct> {
+    let rules_max = rules.rules().len();
+    direct(Live::of(matcher, rules_max, UnsupportedRules::Refuse))
+}
+
 /// Each path, by its name: Hyperscan too, if it is there and takes the rules.
 fn kernels(rules: &Arc<Loaded>) -> Vec<(&'static str, Box<dyn Direct>)> {
+    fn kernel<M: Matcher>(rules: &Arc<Loaded>) -> Result<Box<dyn Direct>, SetupError> {
+        M::new(rules).map(|matcher| live(matcher, rules))
+    }
     let mut kernels = vec![
-        (
-            "portable",
-            direct(OneByOne(Oracle::new(rules), rules.clone())),
-        ),
-        (
-            "tables",
-            direct(Together(Engine::new(rules), rules.clone())),
-        ),
+        ("portable", kernel::<Oracle>(rules).expect("takes all")),
+        ("tables", kernel::<Engine>(rules).expect("takes all")),
     ];
-    if let Ok(kernel) = ByHyperscan::new(rules.clone()) {
-        kernels.push(("hyperscan", direct(kernel)));
+    if let Ok(kernel) = kernel::<ByHyperscan>(rules) {
+        kernels.push(("hyperscan", kernel));
     }
     kernels
 }
@@ -373,8 +378,8 @@ fn automata_that_grow_are_divided_and_forgotten() {
     let right = found(&mut **oracle, &items);
     assert!(right.iter().any(|found| found.len() > 3));
     for bytes_max in [0, 50_000, 1 << 20] {
-        let kernel = Together(Engine::new(&rules).with_bytes_max(bytes_max), rules.clone());
-        assert_eq!(found(&mut *direct(kernel), &items), right, "{bytes_max}");
+        let kernel = &mut live(Engine::new(&rules).with_bytes_max(bytes_max), &rules);
+        assert_eq!(found(&mut **kernel, &items), right, "{bytes_max}");
     }
 }
 

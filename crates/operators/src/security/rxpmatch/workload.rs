@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, LazyLock, Mutex};
 
-use dpb_core::{Input, Material, OpSpec, Right, SetupError, Workload};
+use dpb_core::{Input, Material, OpSpec, Right, SetupError, Workload, spec};
 use regex_automata::hybrid::dfa::Cache;
 
 use super::loaded::Loaded;
 use super::portable::{Oracle, output};
-use super::{PORTABLE, RuleSet, SET, rules, traffic};
-use crate::entry::Case;
+use super::{PORTABLE, RuleSet, SET, traffic};
+use crate::entry::{Case, own};
 
 /// The rules that stand in where no file is given.
 pub(super) fn built_in(set: RuleSet) -> Material {
@@ -36,7 +36,8 @@ pub(super) struct Payloads {
 
 impl Payloads {
     pub(super) fn new(case: &Case) -> Result<Self, SetupError> {
-        let rules = rules(&case.spec)?;
+        let spec::RxpMatch { rules, unsupported } = own(&case.spec);
+        let rules = Loaded::of(rules, *unsupported)?;
         let oracle = Oracle::new(&rules);
         Ok(Self {
             spec: case.spec.clone(),
