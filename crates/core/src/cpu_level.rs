@@ -102,14 +102,15 @@ fn mask() -> Level {
     })
 }
 
-/// The position of a feature's level. What has no line is of the lowest.
+/// The position of a feature's level. A feature without a line does not compile: it would count as present at every level.
 #[cfg(target_arch = "aarch64")]
 const fn level_of(feature: &[u8]) -> u8 {
     match feature {
         b"crc" | b"aes" | b"pmull" | b"sha2" => 1,
         b"sha3" | b"lse" | b"dotprod" => 2,
         [b's', b'v', b'e', ..] => 3,
-        _ => 0,
+        b"neon" => 0,
+        _ => panic!("a feature without a level in cpu_level.rs"),
     }
 }
 
@@ -122,7 +123,8 @@ const fn level_of(feature: &[u8]) -> u8 {
         b"sse3" | b"ssse3" | b"sse4.1" | b"sse4.2" | b"popcnt" | b"pclmulqdq" | b"aes" | b"sha" => {
             1
         }
-        _ => 0,
+        b"sse" | b"sse2" => 0,
+        _ => panic!("a feature without a level in cpu_level.rs"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which of our crates may depend on which: core ← {operators, accel, sim, link, micro, net} ← cli ← benches;
+//! Which of our crates may depend on which: core ← {operators, accel, sim, link, micro, net} ← cli;
 //! core ← link ← dbmods ← cli;
 //! core ← {operators, accel} ← peers ← benches; {operators, accel, sim, cli} ← examples; xtask alone. And how many crates a
 //! prototype builds that wants an operator.
@@ -55,7 +55,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dpb-dbmods",
             "dpb-micro",
             "dpb-net",
-            "dpb-cli",
         ],
     ),
     ("xtask", &[]),

@@ -12,7 +12,7 @@
 //! the rest is another item's. So a caller chooses the memory that a job takes, whatever the data are. A slot of
 //! [`Kernel::dst_len`] bytes fits all.
 //!
-//! A row group is read through a cache, so the first job that needs it waits for the file. Unlike the kernels of other operators this
+//! A row group is read through a cache, so the first job that needs it waits for the file. Unlike most kernels this
 //! one allocates: some vectors for each row group. A row group takes tens of microseconds at least.
 
 use std::fmt;
