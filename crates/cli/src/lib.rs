@@ -41,6 +41,7 @@ mod output;
 mod plugin;
 mod remote;
 mod report;
+mod room;
 mod spec;
 mod ssh;
 mod task;

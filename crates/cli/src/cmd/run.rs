@@ -2,7 +2,6 @@
 
 mod machines;
 mod results;
-mod room;
 mod schedule;
 mod shared;
 
@@ -15,7 +14,6 @@ use dpb_dbmods::tpch;
 
 use self::machines::{MachineEnd, Machines};
 use self::results::Results;
-use self::room::Room;
 use self::schedule::Schedule;
 use self::shared::SharedFiles;
 use super::report;
@@ -26,6 +24,7 @@ use crate::executor::{Executor, Order, Surroundings, TestEnd, without_numbers};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Progress, Table};
 use crate::plugin::{Plugins, Step};
+use crate::room::Room;
 use crate::{Globals, interrupt};
 
 /// Run the tests of a box: a JSON file that names tasks and lists of their parameters.
@@ -112,11 +111,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let files = SharedFiles::of(&asked.tests, asked.seed, &data_dir);
     if args.dry_run {
         let all: Vec<usize> = (0..asked.tests.len()).collect();
-        say_what_does_not_fit(&asked, &all, &files, &data_dir);
+        say_what_gets_no_numbers(&asked, &all, &files, &data_dir);
         return dry_run(&asked, args.time_budget, &data_dir, globals.format());
     }
     let results = Results::open(args.out.clone(), &asked)?;
-    say_what_does_not_fit(&asked, &results.missing(), &files, &data_dir);
+    say_what_gets_no_numbers(&asked, &results.missing(), &files, &data_dir);
     let mut runs = Runs {
         asked: &asked,
         args: &args,
@@ -259,8 +258,8 @@ fn rows(asked: &MeasurementBox, schedule: &Schedule) -> Vec<Row> {
     rows
 }
 
-/// Says before anything runs which of these tests this machine has too little memory or disk for.
-fn say_what_does_not_fit(
+/// Says before anything runs which of these tests this machine has too little memory or disk for, or another machine does not take.
+fn say_what_gets_no_numbers(
     asked: &MeasurementBox,
     tests: &[usize],
     files: &SharedFiles,
@@ -268,7 +267,11 @@ fn say_what_does_not_fit(
 ) {
     for &at in tests {
         let test = &asked.tests[at];
-        if let Some(why) = shortage(test, files.bytes_there(at), data_dir) {
+        let why = match &test.told {
+            Some(Err(why)) => Some(why.clone()),
+            _ => shortage(test, files.bytes_there(at), data_dir),
+        };
+        if let Some(why) = why {
             output::note(&format!("{}: {why}; it gets no numbers", test.title()));
         }
     }
