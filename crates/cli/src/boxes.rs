@@ -31,7 +31,7 @@ use crate::exit::Failure;
 use crate::plugin::{Plugin, Plugins};
 use crate::task::{Cost, Kind, Parameter, Place as At, Task};
 use place::Place;
-pub use schema::schema;
+pub use schema::{bounded_parameters, schema};
 pub use shipped::{SHIPPED, Shipped};
 
 /// Most tests that a box may have.
@@ -469,11 +469,10 @@ impl Reader<'_> {
 
 /// The task's parameters, those whose values are compared last, so that what is compared is measured close together.
 fn in_order<'a>(known: &'a [Parameter], runner: &Runner) -> Vec<&'a Parameter> {
-    let series = match runner {
-        Runner::Task(task) => task.view.series,
-        Runner::Plugin(_) => &[],
+    let is_compared = |parameter: &&Parameter| match runner {
+        Runner::Task(task) => task.view.series.contains(&parameter.name.as_str()),
+        Runner::Plugin(plugin) => plugin.series().contains(&parameter.name),
     };
-    let is_compared = |parameter: &&Parameter| series.contains(&parameter.name.as_str());
     let (compared, others): (Vec<&Parameter>, Vec<&Parameter>) =
         known.iter().partition(is_compared);
     [others, compared].concat()

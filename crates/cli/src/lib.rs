@@ -42,6 +42,7 @@ mod plugin;
 mod remote;
 mod report;
 mod room;
+mod shown;
 mod spec;
 mod ssh;
 mod task;

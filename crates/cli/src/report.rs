@@ -23,7 +23,8 @@ use std::fmt::Write;
 use dpb_core::measure::{Outcome, Record};
 
 use crate::output::Table;
-use crate::task::{Task, Tasks};
+use crate::shown::ShownTasks;
+use crate::task::Shown;
 use chart::Chart;
 use contest::Contest;
 use heat::Map;
@@ -35,7 +36,7 @@ const SHOWN: [usize; 3] = [4, 6, 2];
 /// What a page shows, found once.
 struct Found<'a> {
     records: &'a [Record],
-    known: Tasks,
+    known: &'a ShownTasks,
     origins: origin::Origins<'a>,
     /// Tests of several machines.
     platforms: Vec<Contest<'a>>,
@@ -50,7 +51,7 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn of(records: &'a [Record], known: Tasks) -> Self {
+    fn of(records: &'a [Record], known: &'a ShownTasks) -> Self {
         let [platforms, sides] = glance::contests(records, known);
         let (dpbento, mut figures) = dpbento::figures(records);
         for figure in select::published_for(records, known) {
@@ -98,18 +99,18 @@ impl<'a> Found<'a> {
         self.maps.iter().filter(move |map| map.task == task)
     }
 
-    fn charts(&self, task: &'static Task) -> Vec<Chart> {
+    fn charts(&self, task: Shown) -> Vec<Chart> {
         select::charts(task, self.records, &self.figures, &self.origins)
     }
 
-    fn distributions(&self, task: &'static Task) -> Vec<Chart> {
+    fn distributions(&self, task: Shown) -> Vec<Chart> {
         cdf::charts(task, &of_task(self.records, task.name), &self.origins)
     }
 }
 
 /// The page. Papers' figures for the same work are drawn beside `records`, as their own kind of evidence; `warnings` (damaged
 /// lines, for one) stand at the top.
-pub fn html(records: &[Record], warnings: &[String], known: Tasks) -> String {
+pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> String {
     let found = Found::of(records, known);
     let mut html = String::from(page::HEAD);
     html.push_str("<h1>dpb report</h1>");
@@ -256,7 +257,7 @@ fn overview(records: &[Record]) -> String {
 }
 
 /// A task's records as rows: the parameters that differ, and the metrics that are `wanted`, or all of the task's.
-pub fn text_table(task: Option<&Task>, records: &[&Record], wanted: &[&String]) -> Table {
+pub fn text_table(task: Option<Shown>, records: &[&Record], wanted: &[&String]) -> Table {
     page::text_table(task, records, wanted)
 }
 

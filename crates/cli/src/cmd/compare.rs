@@ -3,14 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use dpb_core::measure::comparison::{self, Comparison, Judgement, Options, SideOfComparison};
+use dpb_core::measure::comparison::{
+    self, Comparison, Declared, Judgement, Options, SideOfComparison,
+};
 use dpb_core::measure::{Reading, Record};
+use dpb_dbmods::tpch;
 
 use crate::Globals;
 use crate::args::{self, List, Regression};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, short};
-use crate::task::Tasks;
+use crate::plugin::Plugins;
+use crate::shown::ShownTasks;
 
 /// What is compared, and how.
 #[derive(Debug, clap::Args)]
@@ -49,6 +53,10 @@ pub struct Args {
     /// Compare although other work took time from a side while it was measured
     #[arg(long)]
     despite_interference: bool,
+    /// A plug-in's folder, or a folder with plug-ins, whose metrics its manifest declares; those that have run on this machine are found
+    /// without it
+    #[arg(long, value_name = "FOLDER")]
+    plugins: Vec<PathBuf>,
     /// Compare records of one machine although its governor, kernel, CPU level or number of CPUs differs; such rows are marked
     #[arg(long)]
     across_state: bool,
@@ -82,6 +90,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
             .cloned()
             .collect::<Vec<_>>()
     };
+    let plugins = Plugins::known(&args.plugins, &tpch::default_data_dir(), globals.tasks)?;
+    let shown = ShownTasks::of(globals.tasks, &plugins)?;
     let options = Options {
         metrics: listed(&args.metric),
         ignored: listed(&args.ignore).into_iter().collect(),
@@ -89,7 +99,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         across_evidence: args.across_evidence,
         despite_interference: args.despite_interference,
         across_state: args.across_state,
-        declared: declared(globals.tasks),
+        declared: declared(&shown),
     };
     check_names(&a, &b, &options)?;
     let compared = comparison::compare(&a, &b, &options);
@@ -111,7 +121,12 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If stdout cannot be written, or no test is in both.
-pub fn show_change(a: &[Record], b: &[Record], globals: &Globals) -> Result<(), Failure> {
+pub fn show_change(
+    a: &[Record],
+    b: &[Record],
+    shown: &ShownTasks,
+    format: Format,
+) -> Result<(), Failure> {
     let options = Options {
         metrics: Vec::new(),
         ignored: BTreeSet::new(),
@@ -119,7 +134,7 @@ pub fn show_change(a: &[Record], b: &[Record], globals: &Globals) -> Result<(), 
         across_evidence: false,
         despite_interference: true,
         across_state: true,
-        declared: declared(globals.tasks),
+        declared: declared(shown),
     };
     let compared = comparison::compare(a, b, &options);
     let in_both = compared
@@ -129,17 +144,14 @@ pub fn show_change(a: &[Record], b: &[Record], globals: &Globals) -> Result<(), 
     if in_both.is_empty() {
         return Err(Failure::check(unpaired(a, b)));
     }
-    output::print_rows(globals.format(), &table(&in_both), &in_both)
+    output::print_rows(format, &table(&in_both), &in_both)
 }
 
-/// The metrics of each task, as its view has them.
-fn declared(tasks: Tasks) -> BTreeMap<String, Vec<String>> {
-    let named = tasks.iter().map(|task| {
-        let metrics = task.view.metrics.iter();
-        let names = metrics.map(|metric| metric.name.to_owned());
-        (task.name.to_owned(), names.collect())
-    });
-    named.collect()
+/// The metrics of each task, and those of `dpb ab`, which is no task of boxes.
+fn declared(shown: &ShownTasks) -> BTreeMap<String, Vec<Declared>> {
+    let mut declared = shown.declared();
+    declared.insert(super::ab::TASK.to_owned(), super::ab::metrics());
+    declared
 }
 
 /// The records of a file that fit the conditions.
@@ -385,7 +397,7 @@ mod tests {
                 across_evidence: false,
                 despite_interference: false,
                 across_state: false,
-                declared: declared(crate::TASKS),
+                declared: declared(&crate::TASKS.into()),
             };
             let compared = comparison::compare(&record(7), &record(runs), &options);
             regressions(&compared, limit)

@@ -16,7 +16,6 @@ use self::machines::{MachineEnd, Machines};
 use self::results::Results;
 use self::schedule::Schedule;
 use self::shared::SharedFiles;
-use super::report;
 use crate::args;
 use crate::boxes::{Changes, MeasurementBox, Runner, Site, Test};
 use crate::contained::Unwatched;
@@ -25,6 +24,7 @@ use crate::exit::Failure;
 use crate::output::{self, Column, Format, Progress, Table};
 use crate::plugin::{Plugins, Step};
 use crate::room::Room;
+use crate::shown::ShownTasks;
 use crate::{Globals, interrupt};
 
 /// Run the tests of a box: a JSON file that names tasks and lists of their parameters.
@@ -124,6 +124,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         machines,
         results,
         files,
+        shown: ShownTasks::of(globals.tasks, &plugins)?,
         run: String::new(),
     };
     let ended = runs.all();
@@ -294,6 +295,8 @@ struct Runs<'a> {
     machines: Machines,
     results: Results,
     files: SharedFiles,
+    /// How records are shown.
+    shown: ShownTasks,
     /// The name that the records of this process's tests share.
     run: String,
 }
@@ -394,12 +397,12 @@ impl Runs<'_> {
         let records = self.results.records()?;
         let page = self.results.folder().join("report.html");
         if !records.is_empty() {
-            let html = crate::report::html(&records, &[], self.globals.tasks);
-            report::write_whole(&page, &html)?;
+            let html = crate::report::html(&records, &[], &self.shown);
+            output::write_whole(&page, &html)?;
         }
         self.results.write_records(&records)?;
         if !records.is_empty() {
-            show(self.asked, &records, self.globals)?;
+            show(self.asked, &records, &self.shown, self.globals)?;
             self.plugin_reports(&records)?;
             let path = self.results.records_path();
             output::note(&format!("records: {}", path.display()));
@@ -445,7 +448,12 @@ fn shuffle(order: &mut [usize], seed: u64) {
 }
 
 /// Records as a table a task, or as JSON lines.
-fn show(asked: &MeasurementBox, records: &[Record], globals: &Globals) -> Result<(), Failure> {
+fn show(
+    asked: &MeasurementBox,
+    records: &[Record],
+    shown: &ShownTasks,
+    globals: &Globals,
+) -> Result<(), Failure> {
     let format = globals.format();
     if format == Format::Json {
         return records.iter().try_for_each(output::print_json);
@@ -463,7 +471,7 @@ fn show(asked: &MeasurementBox, records: &[Record], globals: &Globals) -> Result
             .collect();
         let wanted = asked.tests.iter().filter(|test| test.runner.name() == task);
         let wanted: Vec<&String> = wanted.flat_map(|test| &test.metrics).collect();
-        let table = crate::report::text_table(globals.tasks.find(task), &own, &wanted);
+        let table = crate::report::text_table(shown.find(task), &own, &wanted);
         output::print(&match format {
             Format::Csv => table.to_csv(),
             Format::Markdown => format!("## {task}\n\n{}\n", table.to_markdown()),

@@ -7,13 +7,13 @@ use dpb_core::measure::Record;
 use super::bars::Bars;
 use super::heat::Map;
 use super::{Found, glance, of_task, overview, page};
-use crate::task::Tasks;
+use crate::shown::ShownTasks;
 
 /// So many charts of a task are drawn; the page has all.
 const CHARTS_MAX: usize = 6;
 
 /// The report as text, for a terminal of `columns` characters.
-pub fn text(records: &[Record], warnings: &[String], known: Tasks, columns: usize) -> String {
+pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns: usize) -> String {
     let found = Found::of(records, known);
     let mut text = format!("{}\n", overview(records));
     for warning in warnings {

@@ -209,3 +209,26 @@ fn nothing_that_is_cut_or_spoilt_panics() {
         }
     }
 }
+
+#[test]
+fn every_record_has_a_metric_that_its_program_declares() {
+    let texts = [FIO, IPERF3, IPERF3_UDP, SYSBENCH, STRESS_NG, PERFTEST];
+    let records = texts
+        .iter()
+        .flat_map(|text| read(Program::of(text).expect("known"), text));
+    let mut records: Vec<Record> = records.collect();
+    records.push(of_criterion(BENCHMARK, SAMPLE, &origin()).unwrap());
+    let programs = Program::ALL.map(|program| (program.name(), program.metrics()));
+    let criterion = (CRITERION, metrics_of_criterion());
+    for (task, declared) in programs.into_iter().chain([criterion]) {
+        let own: Vec<&Record> = records.iter().filter(|r| r.task == task).collect();
+        let has = |record: &Record, metric: &Declared| record.summary.contains_key(&metric.name);
+        for record in &own {
+            assert!(declared.iter().any(|metric| has(record, metric)), "{task}");
+        }
+        for metric in &declared {
+            let is_there = own.iter().any(|record| has(record, metric));
+            assert!(is_there, "{task}: {}", metric.name);
+        }
+    }
+}
