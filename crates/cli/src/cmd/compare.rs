@@ -1,8 +1,11 @@
-//! `dpb compare`: two files of records, test by test.
+//! `dpb compare`: two files of records, test by test, or a file beside what papers say of a platform.
+
+mod platform;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use clap::builder::PossibleValuesParser;
 use dpb_core::measure::comparison::{
     self, Comparison, Declared, Judgement, Options, SideOfComparison,
 };
@@ -15,6 +18,7 @@ use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, short};
 use crate::plugin::Plugins;
 use crate::shown::ShownTasks;
+use crate::task::Tasks;
 
 /// What is compared, and how.
 #[derive(Debug, clap::Args)]
@@ -25,13 +29,18 @@ use crate::shown::ShownTasks;
                   Examples:\n  dpb compare host.jsonl dpu.jsonl\n  \
                   dpb compare before.jsonl after.jsonl --fail-on worse:5%\n  \
                   dpb compare records.jsonl records.jsonl --where backend=cpu/portable,cpu/best --ignore backend\n  \
-                  dpb compare host.jsonl dpu.jsonl --format markdown"
+                  dpb compare host.jsonl dpu.jsonl --format markdown\n  \
+                  dpb compare --published bluefield-3 --across-evidence dpbento-results/records.jsonl"
 )]
 pub struct Args {
-    /// A file of records
+    /// A file of records; with --published B's, and the only one
     a: PathBuf,
     /// Another one
-    b: PathBuf,
+    #[arg(required_unless_present = "published", conflicts_with = "published")]
+    b: Option<PathBuf>,
+    /// As A what papers say of this platform, of the tests in the file; --across-evidence says that this is wanted
+    #[arg(long, value_name = "PLATFORM", requires = "across_evidence", value_parser = PossibleValuesParser::new(platform::PLATFORMS))]
+    published: Option<String>,
     /// The metrics that are compared [default: the one that each record is about, such as items_per_s]
     #[arg(long, value_parser = args::words)]
     metric: Option<List<String>>,
@@ -82,8 +91,7 @@ fn condition(text: &str) -> Result<Condition, String> {
 
 /// Compares and prints.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
-    let a = records(&args.a, &args.conditions, 0)?;
-    let b = records(&args.b, &args.conditions, 1)?;
+    let (a, b) = sides(&args, globals.tasks)?;
     let listed = |list: &Option<List<String>>| {
         list.iter()
             .flat_map(List::iter)
@@ -115,6 +123,27 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(limit) => regressions(&compared, *limit),
         None => Ok(()),
     }
+}
+
+/// The records of A and B.
+fn sides(args: &Args, tasks: Tasks) -> Result<(Vec<Record>, Vec<Record>), Failure> {
+    if let Some(platform) = &args.published {
+        let all = records(&args.a, &args.conditions, 1)?;
+        let count = all.len();
+        let (a, b) = platform::beside(platform, all, &args.a, tasks)?;
+        let left = count - b.len();
+        if left > 0 {
+            output::note(&format!(
+                "{left} of {count} tests are left out: no paper has a number of theirs for {platform}"
+            ));
+        }
+        return Ok((a, b));
+    }
+    let b = args.b.as_deref().unwrap_or(&args.a);
+    Ok((
+        records(&args.a, &args.conditions, 0)?,
+        records(b, &args.conditions, 1)?,
+    ))
 }
 
 /// Prints what has changed between two sets of records of the same tests.

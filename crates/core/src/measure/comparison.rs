@@ -276,11 +276,7 @@ fn alone(record: &Record, verdict: Judgement, options: &Options) -> Comparison {
 /// A comparison for each metric, not judged yet, and the runs that it will be judged by.
 fn pair(a: &Record, b: &Record, options: &Options) -> Vec<(Comparison, Option<Runs>)> {
     let metrics: Vec<&str> = match &options.metrics[..] {
-        [] => vec![
-            main_metric(a, options)
-                .or_else(|| main_metric(b, options))
-                .unwrap_or_default(),
-        ],
+        [] => vec![metric_of_both(a, b, options)],
         metrics => metrics.iter().map(String::as_str).collect(),
     };
     let pairs = metrics.into_iter().map(|metric| {
@@ -351,6 +347,19 @@ fn main_metric<'a>(record: &'a Record, options: &'a Options) -> Option<&'a str> 
         None if record.summary.len() == 1 => record.summary.keys().next().map(String::as_str),
         None => None,
     }
+}
+
+/// What a pair is about: what A is about if B has it too, else the first declared metric that both have. Of a paper's number, which is one
+/// metric of a test, that is the one.
+fn metric_of_both<'a>(a: &'a Record, b: &'a Record, options: &'a Options) -> &'a str {
+    let mains = [main_metric(a, options), main_metric(b, options)];
+    let has = |record: &Record, metric: &str| record.summary.contains_key(metric);
+    let is_shared = |metric: &&str| has(a, metric) && has(b, metric);
+    let declared = options.declared.get(&a.task).into_iter().flatten();
+    let declared = declared.map(|metric| metric.name.as_str());
+    let mut shared = mains.into_iter().flatten().chain(declared);
+    let first = mains.into_iter().flatten().next();
+    shared.find(is_shared).or(first).unwrap_or_default()
 }
 
 /// Which value of a record's metric is the better one: as its task declares, else by the metric's name.

@@ -257,3 +257,31 @@ fn samples_of_messages_are_no_runs() {
     assert_eq!(found, Judgement::NotComparable);
     assert_eq!(notes, ["A has no `latency_ns`"]);
 }
+
+#[test]
+fn a_pair_is_about_a_metric_that_both_have() {
+    let declaring = Options {
+        declared: BTreeMap::from([(
+            "op".to_owned(),
+            vec![
+                declared("items_per_s", Better::More),
+                declared("latency_ns_p99", Better::Less),
+            ],
+        )]),
+        ..options()
+    };
+    let mut of_paper = record(64, 1e6);
+    of_paper.summary.remove("items_per_s");
+    let whole = record(64, 0.5e6);
+    for (a, b, expected) in [
+        (&of_paper, &whole, Judgement::Worse),
+        (&whole, &of_paper, Judgement::Better),
+    ] {
+        let [compared] = &compare(std::slice::from_ref(a), std::slice::from_ref(b), &declaring)[..]
+        else {
+            panic!("one")
+        };
+        assert_eq!(compared.metric, "latency_ns_p99");
+        assert_eq!(compared.verdict, expected);
+    }
+}
