@@ -11,6 +11,7 @@ mod heat;
 mod html;
 mod origin;
 mod page;
+pub mod pays;
 pub mod published;
 mod scale;
 mod select;
@@ -190,6 +191,7 @@ fn section(found: &Found<'_>, task: &str) -> String {
             html.push_str(&grid(figures, shown));
         }
     }
+    html.push_str(&pays::html(&own, &found.origins).unwrap_or_default());
     html.push_str(&page::table(declared, &own, &found.origins));
     let published = of_task(&found.figures, task);
     if !published.is_empty() {
