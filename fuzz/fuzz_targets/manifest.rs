@@ -56,8 +56,9 @@ fn check(plugin: &ReadPlugin, output: &[u8]) {
 
 /// The manifests of the plug-ins here and one with a parameter of each type, each with lines that its `run` could print.
 fn seeds() -> Vec<Vec<u8>> {
-    let every_type = r#"{"name":"p","summary":"s","time_limit":"2s","run_time":"1ms","metrics":[{"name":"run_ns","meaning":"m"}],"parameters":[
-{"name":"a","meaning":"m","type":"size","default":"4KiB"},{"name":"b","meaning":"m","type":"count","default":2},
+    let every_type = r#"{"name":"p","summary":"s","time_limit":"2s","run_time":"1ms","metrics":[{"name":"run_ns","meaning":"m","better":"less","chart":false}],
+"view":{"lead":["a"],"series":["h"],"sweeps":["a","b"],"fixed":["c"],"base":{"parameter":"h","value":"t","metric":"run_ns"}},"parameters":[
+{"name":"a","meaning":"m","type":"size","default":"4KiB"},{"name":"b","meaning":"m","type":"count","minimum":1,"maximum":4,"default":2},
 {"name":"c","meaning":"m","type":"number","default":0},{"name":"d","meaning":"m","type":"real","default":-1.5},
 {"name":"e","meaning":"m","type":"time","default":"200ms"},{"name":"f","meaning":"m","type":"share","default":"5%"},
 {"name":"g","meaning":"m","type":"rate","default":"2.5M"},{"name":"h","meaning":"m","type":"text","default":"t"},

@@ -171,6 +171,9 @@ pub fn words(text: &str) -> Result<List<String>, String> {
     Ok(List(words))
 }
 
+/// Times are below so many seconds, a third of a year.
+pub const DURATION_S_MAX: f64 = 1e7;
+
 /// A time above zero: `0.2` (seconds), `200ms`, `2s`, `1m`.
 ///
 /// # Errors
@@ -193,7 +196,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         }
     };
     match number.trim().parse::<f64>() {
-        Ok(value) if value > 0.0 && value * unit_s < 1e7 => {
+        Ok(value) if value > 0.0 && value * unit_s < DURATION_S_MAX => {
             Ok(Duration::from_secs_f64(value * unit_s))
         }
         Ok(value) => Err(format!("{value}{unit} is not a time above zero")),

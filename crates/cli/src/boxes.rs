@@ -31,7 +31,7 @@ use crate::exit::Failure;
 use crate::plugin::{Plugin, Plugins};
 use crate::task::{Cost, Kind, Parameter, Place as At, Task};
 use place::Place;
-pub use schema::schema;
+pub use schema::{bounded_parameters, schema};
 pub use shipped::{SHIPPED, Shipped};
 
 /// Most tests that a box may have.
@@ -67,8 +67,8 @@ pub struct Test {
     pub metrics: Vec<String>,
     /// The machine that it runs on.
     pub site: Site,
-    /// What it takes, where another machine has said so.
-    pub known_cost: Option<Cost>,
+    /// What another machine has said of it: what it takes there, or why that machine does not take it.
+    pub told: Option<Result<Cost, String>>,
 }
 
 /// The machine that a test runs on. Other machines are named by their labels.
@@ -172,8 +172,11 @@ impl Test {
 
     /// What the test will take, roughly, if its data is kept in `data_dir`: what is there already it need not make.
     pub fn cost(&self, data_dir: &Path) -> Cost {
-        if let Some(cost) = self.known_cost {
-            return cost;
+        match self.told {
+            Some(Ok(cost)) => return cost,
+            // It does not run.
+            Some(Err(_)) => return Cost::default(),
+            None => {}
         }
         match &self.runner {
             Runner::Task(task) => {
@@ -428,7 +431,7 @@ impl Reader<'_> {
                 repeats: self.repeats.or(repeats),
                 metrics: metrics.to_vec(),
                 site: Site::Here,
-                known_cost: None,
+                told: None,
             };
             self.check(&test, given, command.as_mut())?;
             self.tests.push(test);
@@ -466,11 +469,10 @@ impl Reader<'_> {
 
 /// The task's parameters, those whose values are compared last, so that what is compared is measured close together.
 fn in_order<'a>(known: &'a [Parameter], runner: &Runner) -> Vec<&'a Parameter> {
-    let series = match runner {
-        Runner::Task(task) => task.view.series,
-        Runner::Plugin(_) => &[],
+    let is_compared = |parameter: &&Parameter| match runner {
+        Runner::Task(task) => task.view.series.contains(&parameter.name.as_str()),
+        Runner::Plugin(plugin) => plugin.series().contains(&parameter.name),
     };
-    let is_compared = |parameter: &&Parameter| series.contains(&parameter.name.as_str());
     let (compared, others): (Vec<&Parameter>, Vec<&Parameter>) =
         known.iter().partition(is_compared);
     [others, compared].concat()

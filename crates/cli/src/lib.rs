@@ -41,6 +41,8 @@ mod output;
 mod plugin;
 mod remote;
 mod report;
+mod room;
+mod shown;
 mod spec;
 mod ssh;
 mod task;

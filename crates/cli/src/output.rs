@@ -1,7 +1,7 @@
 //! What reaches stdout: a table for a person, JSON lines for a pipe, CSV when asked. And progress on stderr.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -363,6 +363,41 @@ pub fn short_ns(ns: f64) -> String {
         ns if ns < 1e9 => format!("{:.1} ms", ns / 1e6),
         ns => format!("{} s", short(ns / 1e9)),
     }
+}
+
+/// The form of a metric's values, by the unit that its name ends with.
+pub fn text_of(metric: &str) -> fn(f64) -> String {
+    let is_rate = metric.ends_with("_per_s");
+    match () {
+        () if metric.contains("_ns") => short_ns,
+        () if metric.ends_with("_s") && !is_rate => |seconds| short_ns(seconds * 1e9),
+        () => short,
+    }
+}
+
+/// Writes a file that is there whole or not at all.
+pub fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        let named = format!("cannot write {}: {error}", path.display());
+        unwritable(&std::io::Error::new(error.kind(), named))
+    };
+    if path.is_dir() {
+        return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = PathBuf::from(name);
+    let written = std::fs::File::create(&temporary)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())
+                .and_then(|()| file.sync_all())
+        })
+        .and_then(|()| std::fs::rename(&temporary, path));
+    written.map_err(|error| {
+        // Best effort: the first error is the one to tell.
+        let _ = std::fs::remove_file(&temporary);
+        failed(error)
+    })
 }
 
 /// A number as it is.

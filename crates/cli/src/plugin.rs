@@ -8,6 +8,8 @@
 //! A plug-in is a guest: it works in an empty folder that is removed after it, with a small environment, for a bounded time; its
 //! output is bounded, and processes that it leaves behind are ended.
 
+mod manifest;
+
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
@@ -21,10 +23,11 @@ use dpb_core::measure::statistics::judge;
 use dpb_core::measure::{Check, Evidence, Outcome, Record, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::args;
 use crate::contained::{self, Bounds, Ended, How, Input, Unwatched, Watch};
 use crate::exit::Failure;
-use crate::task::{Cost, Kind, Parameter, Place, Tasks};
+use crate::task::{Cost, Parameter, Tasks};
+pub use manifest::Metric;
+use manifest::PluginView;
 
 /// The manifest's name.
 const MANIFEST: &str = "plugin.json";
@@ -50,18 +53,9 @@ pub struct Plugin {
     pub metrics: Vec<Metric>,
     /// What a test takes, as the manifest says.
     pub cost: Cost,
+    view: PluginView,
     folder: PathBuf,
     time_limit: Duration,
-}
-
-/// A figure that a plug-in measures.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Metric {
-    /// The name in records; it ends in the unit.
-    pub name: String,
-    /// What it is, for people.
-    pub meaning: String,
 }
 
 /// All plug-ins that there are.
@@ -116,34 +110,6 @@ struct Line {
     libraries: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Manifest {
-    name: String,
-    summary: String,
-    #[serde(default)]
-    parameters: Vec<Declared>,
-    metrics: Vec<Metric>,
-    /// Most time of one step.
-    time_limit: Option<String>,
-    /// Time that one run of a test takes, for estimates.
-    run_time: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Declared {
-    name: String,
-    meaning: String,
-    /// A word of [`Kind::named`].
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    /// Instead of a type: the words that the parameter takes.
-    #[serde(default)]
-    words: Vec<String>,
-    default: Option<serde_json::Value>,
-}
-
 impl Plugins {
     /// The plug-ins of these folders: each is one, or holds some.
     ///
@@ -169,6 +135,22 @@ impl Plugins {
             inside.sort();
             for folder in inside.iter().filter(|path| path.join(MANIFEST).is_file()) {
                 plugins.add(folder, tasks)?;
+            }
+        }
+        Ok(plugins)
+    }
+
+    /// The plug-ins of these folders, and those that have run on this machine before and are still where they were.
+    ///
+    /// # Errors
+    /// As [`Plugins::of`]. A plug-in that ran before and cannot be read any more is none.
+    pub fn known(folders: &[PathBuf], data_dir: &Path, tasks: Tasks) -> Result<Self, Failure> {
+        let mut plugins = Self::of(folders, tasks)?;
+        let (noted, _) = prepared(&state_folder(data_dir));
+        for note in noted {
+            let is_same = Plugin::open(&note.folder).is_ok_and(|found| found.name == note.name);
+            if is_same && tasks.find(&note.name).is_none() {
+                plugins.folders.entry(note.name).or_insert(note.folder);
             }
         }
         Ok(plugins)
@@ -226,48 +208,14 @@ impl Plugin {
         Self::read(&bytes, folder).map_err(wrong)
     }
 
-    /// A plug-in from its manifest's text.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn read(manifest: &[u8], folder: PathBuf) -> Result<Self, String> {
-        let manifest: Manifest =
-            serde_json::from_slice(manifest).map_err(|error| error.to_string())?;
-        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let name = manifest.name;
-        if name.is_empty() || !name.chars().all(is_plain) || !name.starts_with(|c: char| c != '-') {
-            return Err("name: it has lower-case letters, digits and hyphens".to_owned());
-        }
-        let mut parameters: Vec<Parameter> = Vec::new();
-        for declared in manifest.parameters {
-            let name = declared.name.clone();
-            let parameter = declared
-                .checked()
-                .map_err(|why| format!("parameter {name}: {why}"))?;
-            if parameters.iter().any(|known| known.name == parameter.name) {
-                return Err(format!("parameter {name}: it is there twice"));
-            }
-            parameters.push(parameter);
-        }
-        if manifest.metrics.is_empty() {
-            return Err("metrics: at least one is needed".to_owned());
-        }
-        let time =
-            |text: Option<String>, usual| text.map_or(Ok(usual), |text| args::duration(&text));
-        let run_time = time(manifest.run_time, Duration::from_secs(1));
-        Ok(Self {
-            name,
-            summary: manifest.summary,
-            parameters,
-            metrics: manifest.metrics,
-            cost: Cost {
-                each_run: run_time.map_err(|why| format!("run_time: {why}"))?,
-                ..Cost::default()
-            },
-            folder,
-            time_limit: time(manifest.time_limit, TIME_LIMIT)
-                .map_err(|why| format!("time_limit: {why}"))?,
-        })
+    /// The plug-in's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The parameters whose values are compared.
+    pub fn series(&self) -> &[String] {
+        &self.view.series
     }
 
     /// Whether the plug-in has this step.
@@ -458,7 +406,7 @@ impl Plugin {
             state: PathBuf::new(),
         };
         let text = serde_json::to_string(&note).map_err(anyhow::Error::from)?;
-        crate::cmd::report::write_whole(&path, &text)
+        crate::output::write_whole(&path, &text)
     }
 
     /// Why a step did not do its work.
@@ -675,36 +623,6 @@ impl Line {
             judge(&runs, asked, 1, &Interference::default())
         });
         record
-    }
-}
-
-impl Declared {
-    fn checked(self) -> Result<Parameter, String> {
-        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        if self.name.is_empty() || !self.name.chars().all(is_plain) {
-            return Err("a name has lower-case letters, digits and underscores".to_owned());
-        }
-        let kind = match (self.kind.as_deref(), self.words) {
-            (None, words) if !words.is_empty() => Kind::Word(words),
-            (Some(name), words) if words.is_empty() => Kind::named(name).ok_or_else(|| {
-                format!("no type `{name}`; there are size, count, number, real, time, share, rate, text, file, switch")
-            })?,
-            _ => return Err("it needs a `type` or `words`, one of both".to_owned()),
-        };
-        let mut parameter = Parameter {
-            id: self.name.clone(),
-            name: self.name,
-            meaning: self.meaning,
-            kind,
-            default: None,
-            is_required: self.default.is_none(),
-            place: Place::Flag,
-        };
-        let default = self.default.map(|value| parameter.text(&value));
-        parameter.default = default
-            .transpose()
-            .map_err(|why| format!("default: {why}"))?;
-        Ok(parameter)
     }
 }
 

@@ -11,6 +11,7 @@ mod heat;
 mod html;
 mod origin;
 mod page;
+pub mod pays;
 pub mod published;
 mod scale;
 mod select;
@@ -23,7 +24,8 @@ use std::fmt::Write;
 use dpb_core::measure::{Outcome, Record};
 
 use crate::output::Table;
-use crate::task::{Task, Tasks};
+use crate::shown::ShownTasks;
+use crate::task::Shown;
 use chart::Chart;
 use contest::Contest;
 use heat::Map;
@@ -35,7 +37,7 @@ const SHOWN: [usize; 3] = [4, 6, 2];
 /// What a page shows, found once.
 struct Found<'a> {
     records: &'a [Record],
-    known: Tasks,
+    known: &'a ShownTasks,
     origins: origin::Origins<'a>,
     /// Tests of several machines.
     platforms: Vec<Contest<'a>>,
@@ -50,7 +52,7 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn of(records: &'a [Record], known: Tasks) -> Self {
+    fn of(records: &'a [Record], known: &'a ShownTasks) -> Self {
         let [platforms, sides] = glance::contests(records, known);
         let (dpbento, mut figures) = dpbento::figures(records);
         for figure in select::published_for(records, known) {
@@ -98,18 +100,18 @@ impl<'a> Found<'a> {
         self.maps.iter().filter(move |map| map.task == task)
     }
 
-    fn charts(&self, task: &'static Task) -> Vec<Chart> {
+    fn charts(&self, task: Shown) -> Vec<Chart> {
         select::charts(task, self.records, &self.figures, &self.origins)
     }
 
-    fn distributions(&self, task: &'static Task) -> Vec<Chart> {
+    fn distributions(&self, task: Shown) -> Vec<Chart> {
         cdf::charts(task, &of_task(self.records, task.name), &self.origins)
     }
 }
 
 /// The page. Papers' figures for the same work are drawn beside `records`, as their own kind of evidence; `warnings` (damaged
 /// lines, for one) stand at the top.
-pub fn html(records: &[Record], warnings: &[String], known: Tasks) -> String {
+pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> String {
     let found = Found::of(records, known);
     let mut html = String::from(page::HEAD);
     html.push_str("<h1>dpb report</h1>");
@@ -189,6 +191,7 @@ fn section(found: &Found<'_>, task: &str) -> String {
             html.push_str(&grid(figures, shown));
         }
     }
+    html.push_str(&pays::html(&own, &found.origins).unwrap_or_default());
     html.push_str(&page::table(declared, &own, &found.origins));
     let published = of_task(&found.figures, task);
     if !published.is_empty() {
@@ -256,7 +259,7 @@ fn overview(records: &[Record]) -> String {
 }
 
 /// A task's records as rows: the parameters that differ, and the metrics that are `wanted`, or all of the task's.
-pub fn text_table(task: Option<&Task>, records: &[&Record], wanted: &[&String]) -> Table {
+pub fn text_table(task: Option<Shown>, records: &[&Record], wanted: &[&String]) -> Table {
     page::text_table(task, records, wanted)
 }
 

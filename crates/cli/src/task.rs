@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Command, FromArgMatches};
 use dpb_core::measure::Record;
+use dpb_core::measure::comparison::Better;
 
 use crate::Globals;
 use crate::exit::Failure;
-pub use parameter::{Kind, Parameter, Place};
+pub use parameter::{Kind, Parameter, Place, Range};
 
 /// The tasks that a program has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,6 +89,15 @@ pub enum EndPass {
     Credentials,
 }
 
+/// A task as far as its records are shown: one of the program's own, or a plug-in.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    /// The task of the records.
+    pub name: &'static str,
+    /// How they are shown.
+    pub view: &'static View,
+}
+
 /// What tables and charts of a task show. Parameters and metrics have the names that they have in records.
 pub struct View {
     /// Parameters that lead a row of a table, in order.
@@ -125,6 +135,8 @@ pub struct Metric {
     pub text: fn(f64) -> String,
     /// Whether it has charts, beside its column in tables.
     pub is_charted: bool,
+    /// Which of its values is the better one, where the name does not say it.
+    pub better: Option<Better>,
 }
 
 /// What ratios are held against: the value `base` of the parameter `side`.
@@ -174,6 +186,7 @@ pub const fn charted(name: &'static str, label: &'static str, text: fn(f64) -> S
         label,
         text,
         is_charted: true,
+        better: None,
     }
 }
 
@@ -184,6 +197,7 @@ pub const fn listed(name: &'static str, label: &'static str, text: fn(f64) -> St
         label,
         text,
         is_charted: false,
+        better: None,
     }
 }
 
@@ -226,10 +240,25 @@ impl Task {
             .collect()
     }
 
+    /// The task as its records are shown.
+    pub fn shown(&'static self) -> Shown {
+        Shown {
+            name: self.name,
+            view: &self.view,
+        }
+    }
+
     /// Whether the verb has this flag.
     pub fn has_flag(&self, name: &str) -> bool {
         let command = self.command();
         command.get_arguments().any(|a| a.get_long() == Some(name))
+    }
+}
+
+impl Metric {
+    /// Which of its values is the better one.
+    pub fn better(&self) -> Better {
+        self.better.unwrap_or_else(|| Better::of(self.name))
     }
 }
 
@@ -240,6 +269,12 @@ impl Cost {
             + self
                 .each_run
                 .saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX))
+    }
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Shown").field(&self.name).finish()
     }
 }
 

@@ -214,3 +214,66 @@ fn names_that_nobody_has_are_refused() {
     let missing = dpb(&["compare", name(&a), "/not/there.jsonl"]);
     assert_eq!(missing.status.code(), Some(2));
 }
+
+#[test]
+fn a_platform_of_papers_is_a_side_and_marked() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("memory.jsonl");
+    let words = [
+        "memory",
+        "--quiet",
+        "--size",
+        "16KiB,32KiB",
+        "--out",
+        name(&path),
+    ];
+    let words = [&words[..], &["--seconds", "5ms", "--repeat", "6"]].concat();
+    let ran = dpb(&words);
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let words = ["compare", "--published", "bluefield-3", name(&path)];
+    let refused = dpb(&words);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        text(&refused.stderr).contains("--across-evidence"),
+        "{}",
+        text(&refused.stderr)
+    );
+    let flags = ["--across-evidence", "--despite-interference"];
+    let compared = dpb(&[&words[..], &flags].concat());
+    assert!(compared.status.success(), "{}", text(&compared.stderr));
+    assert!(
+        text(&compared.stderr).contains("4 of 8 tests are left out"),
+        "{}",
+        text(&compared.stderr)
+    );
+    let rows = text(&compared.stdout).lines().map(serde_json::from_str);
+    let rows: Vec<Value> = rows.collect::<Result<_, _>>().expect("JSON");
+    // Random and sequential, read and written, of 16 KiB: figures 7a to 7d.
+    assert_eq!(rows.len(), 4);
+    for row in &rows {
+        assert_eq!(row["metric"], "accesses_per_s");
+        assert_eq!(row["a"]["evidence"]["kind"], "published");
+        let source = row["a"]["evidence"]["source"].as_str().expect("a source");
+        assert!(
+            source.contains("figure 7") || source.contains("figure 8"),
+            "{source}"
+        );
+        let ratio = row["ratio"].as_f64().expect("a ratio");
+        let median = |side: &str| row[side]["median"].as_f64().expect("a median");
+        assert!(
+            (ratio / (median("b") / median("a")) - 1.0).abs() < 0.5,
+            "{row}"
+        );
+        let notes = row["notes"].to_string();
+        assert!(notes.contains("across evidence: A is published"), "{notes}");
+        assert!(row["ratio_low"].is_null(), "one number has no interval");
+    }
+    let unknown = dpb(&["compare", "--published", "bluefield-9", name(&path)]);
+    assert!(
+        text(&unknown.stderr).contains("octeon-tx2"),
+        "{}",
+        text(&unknown.stderr)
+    );
+    let script = dpb(&["completions", "bash"]);
+    assert!(text(&script.stdout).contains("bluefield-2 bluefield-3 compute-server"));
+}

@@ -365,20 +365,29 @@ fn plugin(place: &Place) {
     place.write("plugins/answers/run", run, 0o755);
 }
 
+/// The reason why a record has no numbers.
+fn reason(record: &Record) -> &str {
+    match &record.outcome {
+        Outcome::Unsupported { reason } => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
-fn a_test_is_refused_with_its_reason_before_anything_runs() {
+fn a_test_that_an_agent_does_not_take_is_a_record_and_the_rest_runs() {
     let (here, there) = (Place::new(), Place::new());
     plugin(&here);
     plugin(&there);
-    let limits = ["--tasks-memory", "1GiB", "--tasks-time", "30s"];
-    let words = [&["--tasks", "--token-file", "token"][..], &limits].concat();
+    let limits = "--tasks-memory=1GiB --tasks-time=1000h --tasks-disk=1000000GiB";
+    let words = ["--tasks", "--token-file", "token"].into_iter();
+    let words: Vec<&str> = words.chain(limits.split(' ')).collect();
     let agent = Agent::start(&there, &words);
     here.write(
         "input",
         "some bytes to cut items from, sixty-four of them, and a few more bytes",
         0o644,
     );
-    for (task, parameters, said) in [
+    let refused = [
         (
             "op",
             r#"{ "operator": "crc32c", "size": 8, "input": "input" }"#,
@@ -386,26 +395,66 @@ fn a_test_is_refused_with_its_reason_before_anything_runs() {
         ),
         ("answers", "{}", "no task or plug-in `answers`"),
         ("memory", r#"{ "size": "2GiB" }"#, "of memory, more than"),
+        ("storage", r#"{ "file_size": "500000GiB" }"#, "B are free"),
         (
             "op",
-            r#"{ "operator": "crc32c", "seconds": "60s" }"#,
+            r#"{ "operator": "crc32c", "seconds": "2000h" }"#,
             "of a client's test",
         ),
-    ] {
-        let asked =
-            format!(r#"{{ "tasks": [ {{ "task": "{task}", "parameters": {parameters} }} ] }}"#);
-        here.write("asked.json", &asked, 0o644);
-        let ran = here
-            .run_on("asked.json", &agent, "out")
-            .args(["--plugins", "plugins"])
-            .output()
-            .expect("dpb runs");
+    ];
+    let taken = r#"{ "task": "op", "parameters": { "operator": "crc32c", "size": 64, "backend": "cpu/best", "seconds": "10ms" } }"#;
+    let tests = refused.map(|(task, parameters, _)| {
+        format!(r#"{{ "task": "{task}", "parameters": {parameters} }}"#)
+    });
+    let tests = tests.join(",");
+    here.write(
+        "asked.json",
+        &format!(r#"{{ "repeats": 1, "tasks": [ {tests}, {taken} ] }}"#),
+        0o644,
+    );
+    let run = |more: &[&str]| {
+        let mut run = here.run_on("asked.json", &agent, "out");
+        run.args(["--plugins", "plugins", "--without-this-machine"])
+            .args(more);
+        let ran = run.output().expect("dpb runs");
         let err = text(&ran.stderr);
-        assert_eq!(ran.status.code(), Some(2), "{err}");
-        assert!(err.contains(said), "{err}\nnot: {said}");
-        assert!(!here.at("out").exists(), "nothing ran");
+        assert!(ran.status.success(), "{err}");
+        // Before anything runs.
+        for (_, _, said) in refused {
+            assert!(err.contains(said), "{err}\nnot: {said}");
+        }
+    };
+    run(&["--dry-run"]);
+    assert!(!here.at("out").exists(), "nothing ran");
+    run(&[]);
+    let records = here.records("out");
+    assert_eq!(records.len(), refused.len() + 1);
+    for ((task, _, said), record) in refused.iter().zip(&records) {
+        let why = reason(record);
+        assert!(why.contains(said), "{why}\nnot: {said}");
+        assert!(
+            !why.contains("127.0.0.1"),
+            "the host is the record's: {why}"
+        );
+        assert_eq!((&*record.task, &*record.provenance.host), (*task, "dpu"));
     }
-    // The same plug-in, of an agent that was given it.
+    done(&records[refused.len()..]);
+    // With nothing that it takes there is no result.
+    here.write(
+        "asked.json",
+        &format!(r#"{{ "tasks": [ {tests} ] }}"#),
+        0o644,
+    );
+    let mut none = here.run_on("asked.json", &agent, "none");
+    none.args(["--plugins", "plugins", "--without-this-machine"]);
+    assert_eq!(none.output().expect("dpb runs").status.code(), Some(3));
+}
+
+#[test]
+fn an_agent_runs_the_plug_ins_that_it_was_given() {
+    let (here, there) = (Place::new(), Place::new());
+    plugin(&here);
+    plugin(&there);
     let words = ["--tasks", "--token-file", "token", "--plugins", "plugins"];
     let agent = Agent::start(&there, &words);
     here.write(

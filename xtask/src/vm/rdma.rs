@@ -64,6 +64,10 @@ const CM: &str = "cm-dpb-dpb";
 const SWEEPS: [&str; 2] = ["send-lat-sweep-perftest-dpb", "send-bw-sweep-dpb-perftest"];
 /// Verbs of `dpb` that see the device.
 const ALONE: [&str; 2] = ["doctor", "op"];
+/// Runs of dpb on both sides, and of perftest beside.
+const BESIDE: &str = "repeat-beside";
+/// So many.
+const BESIDE_RUNS: usize = 3;
 /// The pushdown's runs, in their order, and how they end.
 const PUSHDOWNS: [(&str, i32); 6] = [
     ("pushdown-tcp", 0),
@@ -324,7 +328,10 @@ impl Results {
         let pairs = pairs().map(|name| (name, (0, 0)));
         let alone = TESTS.iter().chain(&ALONE);
         let alone = alone.map(|name| ((*name).to_owned(), (0, 0)));
-        let unplugged = [("unplugged".to_owned(), (1, 1))];
+        let unplugged = [
+            (BESIDE.to_owned(), (0, 0)),
+            ("unplugged".to_owned(), (1, 1)),
+        ];
         let pushdowns = PUSHDOWNS.map(|(name, code)| (name.to_owned(), (0, code)));
         let expected = pairs.chain(alone).chain(unplugged).chain(pushdowns);
         expected
@@ -362,6 +369,15 @@ impl Results {
         let failed =
             count(&|record| record["task"] == "rdma" && record["outcome"]["status"] == "failed");
         let copied = count(&|record| record["parameters"]["backend"] == "rdma/rxe0");
+        let is_beside = |record: &Value, tool: &str| {
+            let values = &record["samples"]["bytes_per_s"]["values"];
+            record["parameters"]["tool"] == tool
+                && record["parameters"]["role"] == "client"
+                && values
+                    .as_array()
+                    .is_some_and(|runs| runs.len() == BESIDE_RUNS)
+        };
+        let beside = ["dpb", "perftest"].map(|tool| count(&|record| is_beside(record, tool)));
         let unmarked = count(&|record| record["evidence"]["kind"] != "emulated");
         let wrong = [
             (
@@ -369,6 +385,10 @@ impl Results {
                 "unplugged: not one record of the failure from each side",
             ),
             (copied == 0, "op: no record of rdma/rxe0"),
+            (
+                beside != [1, 1],
+                "repeat-beside: not one record of each tool with a value of each run",
+            ),
             (unmarked > 0, "a record that is not marked emulated"),
         ];
         let wrong = wrong.iter().filter(|(is_wrong, _)| *is_wrong);
@@ -457,6 +477,13 @@ mod tests {
         let failed =
             r#"{"task":"rdma","outcome":{"status":"failed"},"evidence":{"kind":"emulated"}}"#;
         text += &format!("{failed}\n{failed}\nstep unplugged 1 1\n");
+        text += &format!("step {BESIDE} 0 0\n");
+        for tool in ["dpb", "perftest"] {
+            let (name, role) = (format!(r#""tool":"{tool}""#), r#""role":"client""#);
+            let runs = r#""samples":{"bytes_per_s":{"values":[1.0,2.0,3.0]}}"#;
+            let kind = r#""evidence":{"kind":"emulated"}"#;
+            text += &format!("{{\"parameters\":{{{name},{role}}},{runs},{kind}}}\n");
+        }
         for (name, code) in PUSHDOWNS {
             text += &format!("step {name} 0 {code}\n");
         }
@@ -482,7 +509,7 @@ mod tests {
         let results = Results::read(&good()).expect("readable");
         results.judge().expect("all as it must be");
         assert!(results.table().contains("1.5 us"));
-        let records = 1 + 2 + PUSHDOWNS.len() + pairs().count();
+        let records = 1 + 2 + 2 + PUSHDOWNS.len() + pairs().count();
         assert_eq!(results.records().lines().count(), records);
         for (right, wrong) in [
             ("step read-lat-dpb-dpb 0 0", "step read-lat-dpb-dpb 0 1"),
@@ -494,6 +521,9 @@ mod tests {
                 "row send-bw-dpb-perftest server",
             ),
             ("step doctor 0 0", "step doctor 0 1"),
+            ("step repeat-beside 0 0", "step repeat-beside 0 1"),
+            ("[1.0,2.0,3.0]", "[1.0,2.0]"),
+            ("\"tool\":\"perftest\"", "\"tool\":\"dpb\""),
             ("rdma/rxe0", "cpu/best"),
             ("\"emulated\"", "\"measured\""),
             ("\"failed\"", "\"done\""),

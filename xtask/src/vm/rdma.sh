@@ -57,6 +57,10 @@ for verb in read write send; do
     done
 done
 
+# Several runs, and then perftest's program on both sides.
+ours="dpb rdma bw --verb write --device rxe0 --gid-index 1 --iterations $iterations --repeat 3 --beside"
+pair repeat-beside "$ours $serve" "$ours $go"
+
 # All of perftest's sizes: sides that send wait for each other in between.
 ours="--verb send --device rxe0 --gid-index 1 --iterations 5 --size 2..8388608 --format perftest"
 peer="-d rxe0 -x 1 -F -n 5 -a"

@@ -1,8 +1,10 @@
 //! The JSON Schema of a box, from the tasks' declarations.
 
+use clap::Command;
 use serde_json::{Map, Value, json};
 
-use crate::task::{Task, Tasks};
+use super::taken;
+use crate::task::{Kind, Parameter, Range, Task, Tasks};
 
 /// The schema. Plug-ins are not in it: their manifests say what they take.
 pub fn schema(tasks: Tasks) -> Value {
@@ -25,7 +27,7 @@ pub fn schema(tasks: Tasks) -> Value {
 }
 
 fn of(task: &Task) -> Value {
-    let parameters = task.parameters();
+    let parameters = bounded_parameters(task);
     let required = parameters.iter().filter(|parameter| parameter.is_required);
     let required: Vec<&str> = required.map(|parameter| parameter.name.as_str()).collect();
     let properties = parameters.iter();
@@ -52,4 +54,39 @@ fn of(task: &Task) -> Value {
             },
         },
     })
+}
+
+/// The parameters of a task's tests, each whole number with the largest value that the flag's own parser takes on this machine.
+pub fn bounded_parameters(task: &Task) -> Vec<Parameter> {
+    let command = task.command();
+    let bounded = task.parameters().into_iter().map(|parameter| Parameter {
+        range: Range {
+            maximum: maximum(&command, &parameter).map(|bound| bound as f64),
+            ..parameter.range
+        },
+        ..parameter
+    });
+    bounded.collect()
+}
+
+/// The largest whole number that the parameter takes; `None` where it is no whole number, or has no bound. Bounds lie in the parsers of
+/// flags, so these are asked.
+fn maximum(command: &Command, parameter: &Parameter) -> Option<u64> {
+    if !matches!(parameter.kind, Kind::Size | Kind::Count | Kind::Number) {
+        return None;
+    }
+    let takes = |value: u64| taken(command, parameter, &value.to_string()).is_ok();
+    if takes(u64::MAX) {
+        return None;
+    }
+    let powers = (0..u64::BITS).rev().map(|power| 1 << power);
+    let mut most = powers.into_iter().find(|&power| takes(power))?;
+    let mut step = most / 2;
+    while step > 0 {
+        if takes(most + step) {
+            most += step;
+        }
+        step /= 2;
+    }
+    Some(most)
 }

@@ -399,3 +399,25 @@ fn the_schema_takes_what_the_reader_takes() {
         serde_json::json!(["operator"])
     );
 }
+
+#[test]
+fn the_schema_has_the_bounds_of_the_tasks_own_parsers() {
+    let mut bounds = 0;
+    for task in crate::TASKS.iter() {
+        let command = task.command();
+        for parameter in bounded_parameters(task) {
+            let Some(maximum) = parameter.range.maximum else {
+                continue;
+            };
+            let most = maximum as u64;
+            let takes = |value: u64| taken(&command, &parameter, &value.to_string());
+            let name = format!("{} {} {most}", task.name, parameter.name);
+            assert_eq!(takes(most), Ok(()), "{name}");
+            assert!(takes(most + 1).is_err(), "{name}");
+            let one = &parameter.schema()["oneOf"][0]["anyOf"][0];
+            assert_eq!(one["maximum"], most, "{name}");
+            bounds += 1;
+        }
+    }
+    assert!(bounds > 10, "counts of threads, runs and jobs have bounds");
+}

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use dpb_core::measure::comparison::{Better, Declared};
 use dpb_core::measure::turns::{Estimate, MISS_MAX, Turns, Verdict};
 use dpb_core::measure::{Durability, Evidence, Outcome, Record, Summary};
 use dpb_core::random::SplitMix64;
@@ -19,7 +20,15 @@ use crate::output::{self, Column, Progress, Table};
 use crate::{Globals, interrupt};
 
 /// The task's name in records.
-const TASK: &str = "ab";
+pub(super) const TASK: &str = "ab";
+
+/// What its records are about: how B's measure stands to A's.
+pub(super) fn metrics() -> Vec<Declared> {
+    vec![Declared {
+        name: "ratio".to_owned(),
+        better: Better::Less,
+    }]
+}
 /// The sides' names.
 const SIDES: [&str; 2] = ["A", "B"];
 

@@ -1,15 +1,23 @@
-//! `dpb compare`: two files of records, test by test.
+//! `dpb compare`: two files of records, test by test, or a file beside what papers say of a platform.
+
+mod platform;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use dpb_core::measure::comparison::{self, Comparison, Judgement, Options, SideOfComparison};
+use clap::builder::PossibleValuesParser;
+use dpb_core::measure::comparison::{
+    self, Comparison, Declared, Judgement, Options, SideOfComparison,
+};
 use dpb_core::measure::{Reading, Record};
+use dpb_dbmods::tpch;
 
 use crate::Globals;
 use crate::args::{self, List, Regression};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, short};
+use crate::plugin::Plugins;
+use crate::shown::ShownTasks;
 use crate::task::Tasks;
 
 /// What is compared, and how.
@@ -21,13 +29,18 @@ use crate::task::Tasks;
                   Examples:\n  dpb compare host.jsonl dpu.jsonl\n  \
                   dpb compare before.jsonl after.jsonl --fail-on worse:5%\n  \
                   dpb compare records.jsonl records.jsonl --where backend=cpu/portable,cpu/best --ignore backend\n  \
-                  dpb compare host.jsonl dpu.jsonl --format markdown"
+                  dpb compare host.jsonl dpu.jsonl --format markdown\n  \
+                  dpb compare --published bluefield-3 --across-evidence dpbento-results/records.jsonl"
 )]
 pub struct Args {
-    /// A file of records
+    /// A file of records; with --published B's, and the only one
     a: PathBuf,
     /// Another one
-    b: PathBuf,
+    #[arg(required_unless_present = "published", conflicts_with = "published")]
+    b: Option<PathBuf>,
+    /// As A what papers say of this platform, of the tests in the file; --across-evidence says that this is wanted
+    #[arg(long, value_name = "PLATFORM", requires = "across_evidence", value_parser = PossibleValuesParser::new(platform::PLATFORMS))]
+    published: Option<String>,
     /// The metrics that are compared [default: the one that each record is about, such as items_per_s]
     #[arg(long, value_parser = args::words)]
     metric: Option<List<String>>,
@@ -49,6 +62,10 @@ pub struct Args {
     /// Compare although other work took time from a side while it was measured
     #[arg(long)]
     despite_interference: bool,
+    /// A plug-in's folder, or a folder with plug-ins, whose metrics its manifest declares; those that have run on this machine are found
+    /// without it
+    #[arg(long, value_name = "FOLDER")]
+    plugins: Vec<PathBuf>,
     /// Compare records of one machine although its governor, kernel, CPU level or number of CPUs differs; such rows are marked
     #[arg(long)]
     across_state: bool,
@@ -74,14 +91,15 @@ fn condition(text: &str) -> Result<Condition, String> {
 
 /// Compares and prints.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
-    let a = records(&args.a, &args.conditions, 0)?;
-    let b = records(&args.b, &args.conditions, 1)?;
+    let (a, b) = sides(&args, globals.tasks)?;
     let listed = |list: &Option<List<String>>| {
         list.iter()
             .flat_map(List::iter)
             .cloned()
             .collect::<Vec<_>>()
     };
+    let plugins = Plugins::known(&args.plugins, &tpch::default_data_dir(), globals.tasks)?;
+    let shown = ShownTasks::of(globals.tasks, &plugins)?;
     let options = Options {
         metrics: listed(&args.metric),
         ignored: listed(&args.ignore).into_iter().collect(),
@@ -89,7 +107,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         across_evidence: args.across_evidence,
         despite_interference: args.despite_interference,
         across_state: args.across_state,
-        declared: declared(globals.tasks),
+        declared: declared(&shown),
     };
     check_names(&a, &b, &options)?;
     let compared = comparison::compare(&a, &b, &options);
@@ -107,11 +125,37 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     }
 }
 
+/// The records of A and B.
+fn sides(args: &Args, tasks: Tasks) -> Result<(Vec<Record>, Vec<Record>), Failure> {
+    if let Some(platform) = &args.published {
+        let all = records(&args.a, &args.conditions, 1)?;
+        let count = all.len();
+        let (a, b) = platform::beside(platform, all, &args.a, tasks)?;
+        let left = count - b.len();
+        if left > 0 {
+            output::note(&format!(
+                "{left} of {count} tests are left out: no paper has a number of theirs for {platform}"
+            ));
+        }
+        return Ok((a, b));
+    }
+    let b = args.b.as_deref().unwrap_or(&args.a);
+    Ok((
+        records(&args.a, &args.conditions, 0)?,
+        records(b, &args.conditions, 1)?,
+    ))
+}
+
 /// Prints what has changed between two sets of records of the same tests.
 ///
 /// # Errors
 /// If stdout cannot be written, or no test is in both.
-pub fn show_change(a: &[Record], b: &[Record], globals: &Globals) -> Result<(), Failure> {
+pub fn show_change(
+    a: &[Record],
+    b: &[Record],
+    shown: &ShownTasks,
+    format: Format,
+) -> Result<(), Failure> {
     let options = Options {
         metrics: Vec::new(),
         ignored: BTreeSet::new(),
@@ -119,7 +163,7 @@ pub fn show_change(a: &[Record], b: &[Record], globals: &Globals) -> Result<(), 
         across_evidence: false,
         despite_interference: true,
         across_state: true,
-        declared: declared(globals.tasks),
+        declared: declared(shown),
     };
     let compared = comparison::compare(a, b, &options);
     let in_both = compared
@@ -129,17 +173,14 @@ pub fn show_change(a: &[Record], b: &[Record], globals: &Globals) -> Result<(), 
     if in_both.is_empty() {
         return Err(Failure::check(unpaired(a, b)));
     }
-    output::print_rows(globals.format(), &table(&in_both), &in_both)
+    output::print_rows(format, &table(&in_both), &in_both)
 }
 
-/// The metrics of each task, as its view has them.
-fn declared(tasks: Tasks) -> BTreeMap<String, Vec<String>> {
-    let named = tasks.iter().map(|task| {
-        let metrics = task.view.metrics.iter();
-        let names = metrics.map(|metric| metric.name.to_owned());
-        (task.name.to_owned(), names.collect())
-    });
-    named.collect()
+/// The metrics of each task, and those of `dpb ab`, which is no task of boxes.
+fn declared(shown: &ShownTasks) -> BTreeMap<String, Vec<Declared>> {
+    let mut declared = shown.declared();
+    declared.insert(super::ab::TASK.to_owned(), super::ab::metrics());
+    declared
 }
 
 /// The records of a file that fit the conditions.
@@ -385,7 +426,7 @@ mod tests {
                 across_evidence: false,
                 despite_interference: false,
                 across_state: false,
-                declared: declared(crate::TASKS),
+                declared: declared(&crate::TASKS.into()),
             };
             let compared = comparison::compare(&record(7), &record(runs), &options);
             regressions(&compared, limit)

@@ -3,22 +3,24 @@
 use std::path::PathBuf;
 
 use dpb_core::Listed;
+use dpb_core::measure::comparison::Better;
 use dpb_core::spec::Parameter;
 use dpb_operators::cpu::Cpu;
 use dpb_operators::registry::Entry;
 use serde::Serialize;
 
 use crate::Globals;
-use crate::boxes::{SHIPPED, Shipped};
+use crate::boxes::{SHIPPED, Shipped, bounded_parameters};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
 use crate::plugin::Plugins;
-use crate::task::{Task, Tasks};
+use crate::task::{Parameter as TestParameter, Task, Tasks};
 
 /// List operators, backends and tasks.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  dpb list\n  dpb list operators --format json\n  dpb list parameters"
+    after_help = "Examples:\n  dpb list\n  dpb list operators --format json\n  dpb list parameters\n  \
+                  dpb list tasks --format json"
 )]
 pub struct Args {
     /// List only this kind; without it, all but parameters
@@ -38,20 +40,86 @@ enum What {
     Parameters,
     /// Backends: where operators run
     Backends,
-    /// Tasks: what can be measured
+    /// Tasks: what can be measured, with parameters and metrics; --format json has the meaning, the default and the bounds of each
     Tasks,
     /// Boxes that dpb ships
     Boxes,
 }
 
 /// One line of any list; what does not apply is empty.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Row {
     kind: &'static str,
     name: String,
     here: String,
     summary: String,
     details: String,
+    /// Of a task or a plug-in; tables have the names alone, among the details.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parameters: Vec<TaskParameter>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    metrics: Vec<TaskMetric>,
+}
+
+/// A parameter of a task's tests.
+#[derive(Clone, Debug, Serialize)]
+struct TaskParameter {
+    name: String,
+    meaning: String,
+    /// `size`, `count` …, or the words that it takes.
+    values: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    minimum: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    maximum: Option<f64>,
+}
+
+/// A figure that a task's records have.
+#[derive(Clone, Debug, Serialize)]
+struct TaskMetric {
+    name: String,
+    meaning: String,
+    better: Better,
+}
+
+impl Row {
+    /// Parameters and metrics are in the details by name, before what is there.
+    fn with(self, parameters: Vec<TaskParameter>, metrics: Vec<TaskMetric>) -> Self {
+        let names: Vec<&str> = parameters.iter().map(|own| own.name.as_str()).collect();
+        let figures = metrics.iter().map(|metric| match metric.better {
+            Better::More => metric.name.clone(),
+            Better::Less => format!("{} (less is better)", metric.name),
+        });
+        let figures: Vec<String> = figures.collect();
+        let mut details = format!("metrics: {}", figures.join(", "));
+        if !names.is_empty() {
+            details = format!("parameters: {}; {details}", names.join(", "));
+        }
+        if !self.details.is_empty() {
+            details = format!("{details}; {}", self.details);
+        }
+        Self {
+            details,
+            parameters,
+            metrics,
+            ..self
+        }
+    }
+}
+
+impl TaskParameter {
+    fn of(parameter: &TestParameter) -> Self {
+        Self {
+            name: parameter.name.clone(),
+            meaning: parameter.meaning.clone(),
+            values: parameter.kind.to_string(),
+            default: parameter.default.clone(),
+            minimum: parameter.range.minimum,
+            maximum: parameter.range.maximum,
+        }
+    }
 }
 
 /// Prints the lists.
@@ -98,6 +166,7 @@ fn table(rows: &[Row]) -> Table {
         here,
         summary,
         details,
+        ..
     } in rows
     {
         table.row([kind, name.as_str(), here, summary, details]);
@@ -127,6 +196,7 @@ fn operator(entry: &Entry) -> Row {
             .map_or_else(|| "no".to_owned(), |code| format!("on {code}")),
         summary: format!("{} ({})", entry.summary, entry.scenario),
         details,
+        ..Row::default()
     }
 }
 
@@ -143,6 +213,7 @@ fn parameter(entry: &Entry, parameter: &Parameter) -> Row {
         here: format!("default {default}"),
         summary: (*meaning).to_owned(),
         details: values.to_string(),
+        ..Row::default()
     }
 }
 
@@ -153,16 +224,28 @@ fn backend((name, listed): (String, Listed)) -> Row {
         here: if listed.is_here { "yes" } else { "no" }.to_owned(),
         summary: listed.summary,
         details: listed.details,
+        ..Row::default()
     }
 }
 
 fn tasks(tasks: Tasks) -> Vec<Row> {
-    let row = |task: &Task| Row {
-        kind: "task",
-        name: task.name.to_owned(),
-        here: "yes".to_owned(),
-        summary: task.summary.to_owned(),
-        details: task.example.to_owned(),
+    let row = |task: &Task| {
+        let parameters = bounded_parameters(task);
+        let metrics = task.view.metrics.iter().map(|metric| TaskMetric {
+            name: metric.name.to_owned(),
+            meaning: metric.label.to_owned(),
+            better: metric.better(),
+        });
+        let row = Row {
+            kind: "task",
+            name: task.name.to_owned(),
+            here: "yes".to_owned(),
+            summary: task.summary.to_owned(),
+            details: format!("as in {}", task.example),
+            ..Row::default()
+        };
+        let parameters = parameters.iter().map(TaskParameter::of);
+        row.with(parameters.collect(), metrics.collect())
     };
     tasks.iter().map(row).collect()
 }
@@ -172,23 +255,20 @@ fn plugins(folders: &[PathBuf], tasks: Tasks) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for name in plugins.names() {
         let plugin = plugins.find(name)?.expect("it has this name");
-        let parameters = plugin.parameters.iter().map(|parameter| {
-            let default = parameter.default.as_deref().unwrap_or("none");
-            format!(
-                "{} (default {default}): {}",
-                parameter.name, parameter.meaning
-            )
+        let parameters = plugin.parameters.iter().map(TaskParameter::of);
+        let metrics = plugin.metrics.iter().map(|metric| TaskMetric {
+            name: metric.name.clone(),
+            meaning: metric.meaning.clone(),
+            better: metric.better(),
         });
-        let metrics = plugin.metrics.iter();
-        let metrics = metrics.map(|metric| format!("{}: {}", metric.name, metric.meaning));
-        let details: Vec<String> = parameters.chain(metrics).collect();
-        rows.push(Row {
+        let row = Row {
             kind: "plug-in",
             name: plugin.name.clone(),
             here: "yes".to_owned(),
             summary: plugin.summary.clone(),
-            details: details.join("; "),
-        });
+            ..Row::default()
+        };
+        rows.push(row.with(parameters.collect(), metrics.collect()));
     }
     Ok(rows)
 }
@@ -200,5 +280,6 @@ fn shipped(shipped: &Shipped) -> Row {
         here: "yes".to_owned(),
         summary: shipped.description(),
         details: format!("dpb run {}", shipped.name),
+        ..Row::default()
     }
 }

@@ -1,7 +1,6 @@
 //! `dpb op`: any operator over sizes, batches, threads and backends.
 
 mod inputs;
-mod pays;
 mod table;
 
 use std::num::NonZeroU32;
@@ -263,7 +262,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let swept = carry_out(args, tests, loads, store, globals, &mut records);
     table::print(&records, globals.format())?;
     if globals.format() == Format::Table {
-        output::print(&pays::for_people(&records))?;
+        output::print(&crate::report::pays::for_people(&records))?;
     }
     swept?;
     judge(&records, asked)

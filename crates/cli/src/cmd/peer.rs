@@ -13,6 +13,9 @@ use crate::interrupt;
 
 /// How often the signal and the process are looked at.
 const LOOK: Duration = Duration::from_millis(10);
+/// A client that finds no server is started again after this time, and so often.
+const TRY_AGAIN: Duration = Duration::from_millis(100);
+const TRIES_MAX: u32 = 50;
 /// The last words of a program that failed, at most.
 const SAID_BYTES_MAX: usize = 1000;
 
@@ -104,6 +107,8 @@ pub(super) struct Peer<'a> {
     pub(super) judged: &'static str,
     /// What is done before each run.
     pub(super) before: &'a dyn Fn(),
+    /// What a client says that finds no server. It is started again for a while, as its server starts anew for each run.
+    pub(super) no_server: Option<&'static str>,
 }
 
 /// What all runs of a peer gave.
@@ -149,7 +154,7 @@ impl Peer<'_> {
         let (mut runs, mut interrupted) = (Vec::new(), false);
         for _ in 0..self.repeat {
             (self.before)();
-            match run(self.program, words) {
+            match self.run(words) {
                 Ran::Printed(text) => match self.program.records(&text, &origin) {
                     Ok(records) => runs.push(records),
                     Err(error) => {
@@ -169,6 +174,25 @@ impl Peer<'_> {
             interference: watch.stop(),
             interrupted,
         })
+    }
+
+    /// One run; of a client that finds no server, the first that finds one.
+    fn run(&self, words: &[String]) -> Ran {
+        let mut tries = 0;
+        loop {
+            match (run(self.program, words), self.no_server) {
+                (Ran::Failed(said), Some(sign)) if said.contains(sign) && tries < TRIES_MAX => {
+                    tries += 1;
+                    thread::sleep(TRY_AGAIN);
+                }
+                (Ran::Failed(said), Some(sign)) if said.contains(sign) => {
+                    return Ran::Failed(format!(
+                        "{said}; the other side must have --beside, and the same program"
+                    ));
+                }
+                (ran, _) => return ran,
+            }
+        }
     }
 
     /// The record of a direction, by its place among them.

@@ -28,7 +28,7 @@ use dpb_link::{ClientCredentials, Connect, LinkError, Pass};
 use self::agents::LocalAgent;
 use self::question::Asked;
 use super::data::Part;
-use super::{data, report, serve};
+use super::{data, serve};
 use crate::args::{self, List};
 use crate::bulk::Choice;
 use crate::exit::Failure;
@@ -376,7 +376,10 @@ fn carry_out(
         output::note(&plans.join("\n"));
     }
     if let Some(path) = &args.report {
-        report::write_whole(path, &crate::report::html(&records, &[], globals.tasks))?;
+        output::write_whole(
+            path,
+            &crate::report::html(&records, &[], &globals.tasks.into()),
+        )?;
         output::note(&format!("report: {}", path.display()));
     }
     if let (Format::Table, Some(store)) = (globals.format(), store) {

@@ -1,31 +1,33 @@
 //! `dpb rdma`: latency and bandwidth between two machines, by perftest's method, with perftest's programs on the other side if
 //! that is what is there.
 
+mod beside;
+mod show;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, ValueEnum};
-use dpb_accel::rdma::bench::{
-    self, Bandwidth, Figures, Latency, Measured, MeasurementPlan, Method, Report, Role, Verb,
-    perftest,
-};
+use dpb_accel::rdma::bench::{self, MeasurementFailure, MeasurementPlan, Method, Role, Verb};
 use dpb_core::WallClock;
-use dpb_core::measure::{Durability, Evidence, Outcome, Record, Store, Summary};
+use dpb_core::measure::{Durability, Evidence, Record, Watch};
 
+use super::peer;
 use crate::Globals;
 use crate::args::{self, List};
 use crate::bulk::fresh_seed;
 use crate::exit::Failure;
-use crate::output::{self, Column, Format, Table, evidence, short, short_ns, verdict};
+use crate::output::{self, Progress, short, short_ns};
 use crate::task::{Cost, Parameter, Task, View, axis, charted, flags, listed, recorded_by_name};
+use show::Show;
 
 /// The task: RDMA between two machines.
 pub const TASK: Task = Task {
     name: "rdma",
     summary: "latency and bandwidth of RDMA between two machines, as perftest measures them",
     example: "dpb rdma lat --verb write HOST",
-    apart: &["server", "listen", "out"],
+    apart: &["server", "listen", "beside", "out"],
     prepare: None,
     shared_file: None,
     view: VIEW,
@@ -37,8 +39,10 @@ pub const TASK: Task = Task {
 };
 
 const VIEW: View = View {
-    lead: &["method", "verb", "size", "depth", "qps", "device", "peer"],
-    series: &["verb", "device"],
+    lead: &[
+        "method", "verb", "size", "depth", "qps", "device", "peer", "tool",
+    ],
+    series: &["verb", "device", "tool"],
     sweeps: &[
         axis("size", "bytes per message", output::bytes),
         axis("depth", "requests in flight", output::number),
@@ -59,16 +63,19 @@ const VIEW: View = View {
 // The groups of flags in the help.
 const SIDES: &str = "The two sides";
 const WORK: &str = "The work";
+const RUNS: &str = "Runs";
 const FILES: &str = "Output";
 
 /// Measure latency and bandwidth of RDMA between two machines.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Both sides take the same options. Either may be one of perftest's programs (ib_read_lat … of 5.70 or \
-                  later), told the same sizes: -s, or -a for 2..8388608.\n\
+                  later), told the same sizes: -s, or -a for 2..8388608. They measure once: --repeat is for dpb on both sides.\n\
                   Every sample is kept and no figure leaves one out; --format perftest prints perftest's columns, by its rules.\n\
                   Examples:\n  dpb rdma lat --verb write --server --listen 10.0.0.1\n  \
                   dpb rdma lat --verb write 10.0.0.1\n  \
+                  dpb rdma bw --verb write --server --listen 10.0.0.1 --repeat 7 --beside\n  \
+                  dpb rdma bw --verb write --repeat 7 --beside 10.0.0.1\n  \
                   dpb rdma bw --verb read --size 2..8388608 --depth 128 --qps 4 10.0.0.1 --format perftest"
 )]
 pub struct Args {
@@ -120,6 +127,13 @@ pub struct Args {
     /// Connect by rdma_cm, on the TCP port's neighbour; both sides must be dpb
     #[arg(long, help_heading = SIDES)]
     cm: bool,
+    /// Runs of each size, each with a connection of its own; below 6 a number has no 95 % interval. The server waits for so many clients
+    #[arg(long, value_name = "COUNT", help_heading = RUNS, value_parser = args::count, default_value = "1")]
+    repeat: u64,
+    /// Then run perftest's program of the same kind, told the same, and keep its figures as records of their own; both sides
+    /// need it
+    #[arg(long, help_heading = RUNS)]
+    beside: bool,
     /// Append the records to this file, in a folder that is there
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     out: Option<PathBuf>,
@@ -160,7 +174,8 @@ fn cost(matches: &ArgMatches) -> Cost {
     };
     let sizes = args.size.map_or(1, |sizes| sizes.0.len()) as u32;
     Cost {
-        once: Duration::from_millis(500) + sizes * Duration::from_millis(100),
+        once: Duration::from_millis(300),
+        each_run: Duration::from_millis(200) + sizes * Duration::from_millis(100),
         ..Cost::default()
     }
 }
@@ -194,22 +209,76 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         plan: &plan,
         role: &role,
         evidence,
+        repeat: args.repeat as usize,
+        runs: vec![Vec::new(); plan.sizes.len()],
         records: Vec::new(),
     };
     show.begin()?;
-    let mut shown = Ok(());
-    let timer = WallClock::default();
-    let ended = bench::run(&plan, &role, &timer, fresh_seed(), &mut |measured| {
-        if shown.is_ok() {
-            shown = show.measured(&measured);
-        }
-    });
-    if let Err(bench::MeasurementFailure::Broken(reason)) = &ended {
-        show.broken(reason)?;
+    let progress = Progress::new(args.repeat * plan.sizes.len() as u64, globals.quiet);
+    let ended = measure(&mut show, &progress);
+    if args.beside && ended.is_ok() {
+        beside(&mut show)?;
     }
+    drop(progress);
     show.end()?;
-    shown?;
-    ended.map_err(failure)
+    ended
+}
+
+/// All runs of all sizes. A size's record is there as soon as its last run is. Where the other side goes away between two runs, as one
+/// of perftest's programs does, the runs before count.
+fn measure(show: &mut Show<'_>, progress: &Progress) -> Result<(), Failure> {
+    let (plan, role, repeat) = (show.plan, show.role, show.repeat);
+    let timer = WallClock::default();
+    let watch = Watch::start();
+    for run in 1..=repeat {
+        let mut shown = Ok(());
+        let mut done = (run - 1) * plan.sizes.len();
+        progress.set(done as u64, &format!("run {run} of {repeat}"));
+        let ended = bench::run(plan, role, &timer, fresh_seed(), &mut |measured| {
+            if shown.is_err() {
+                return;
+            }
+            done += 1;
+            let size = measured.size_bytes;
+            progress.set(done as u64, &format!("{size} B, run {run} of {repeat}"));
+            shown = show.measured(measured).and_then(|at| match run == repeat {
+                true => show.finished(at, &watch.stop()),
+                false => Ok(()),
+            });
+        });
+        shown?;
+        match ended {
+            Ok(()) => {}
+            Err(MeasurementFailure::Broken(reason) | MeasurementFailure::Unavailable(reason))
+                if run > 1 =>
+            {
+                let said = format!("run {run} of {repeat}: {reason}");
+                output::note(&format!("dpb: {said}; the runs before it count"));
+                return show.broken(&said, &watch.stop());
+            }
+            Err(MeasurementFailure::Broken(reason)) => {
+                show.broken(&reason, &watch.stop())?;
+                return Err(failure(MeasurementFailure::Broken(reason)));
+            }
+            Err(other) => return Err(failure(other)),
+        }
+    }
+    Ok(())
+}
+
+/// perftest's program, on whichever side this is.
+fn beside(show: &mut Show<'_>) -> Result<(), Failure> {
+    if let Role::Server(_) = show.role {
+        beside::serve(show.plan, show.role, show.repeat);
+        return Ok(());
+    }
+    for &size in &show.plan.sizes {
+        let peer = beside::client(show.plan, show.role, size, show.repeat);
+        for record in peer::records(&show.blank(size), &peer) {
+            show.keep(record)?;
+        }
+    }
+    Ok(())
 }
 
 fn failure(failure: bench::MeasurementFailure) -> Failure {
@@ -252,309 +321,5 @@ impl Args {
         plan.port = self.port;
         plan.by_rdma_cm = self.cm;
         Ok(plan)
-    }
-}
-
-/// Where results go.
-struct Show<'a> {
-    as_perftest: bool,
-    format: Format,
-    store: Option<Store>,
-    plan: &'a MeasurementPlan,
-    role: &'a Role,
-    evidence: Evidence,
-    records: Vec<Record>,
-}
-
-impl Show<'_> {
-    fn begin(&self) -> Result<(), Failure> {
-        if !self.as_perftest {
-            return Ok(());
-        }
-        let titles = match self.plan.method {
-            Method::Latency => perftest::LATENCY_TITLES,
-            Method::Bandwidth => perftest::BANDWIDTH_TITLES,
-        };
-        output::print(&format!("{}\n{titles}\n", perftest::RULE))
-    }
-
-    fn measured(&mut self, measured: &Measured) -> Result<(), Failure> {
-        if self.as_perftest {
-            let row = match &measured.figures {
-                Figures::Latency(latency) => perftest::latency_row(measured.size_bytes, latency),
-                Figures::Bandwidth(bandwidth) => {
-                    Some(perftest::bandwidth_row(&Report::of(bandwidth)))
-                }
-                Figures::Reported(report) => Some(perftest::bandwidth_row(report)),
-            };
-            output::print(&(row.unwrap_or_default() + "\n"))?;
-        }
-        let mut record = self.record(measured.size_bytes);
-        match &measured.figures {
-            Figures::Latency(latency) => add_latency(&mut record, latency),
-            Figures::Bandwidth(bandwidth) => add_bandwidth(&mut record, bandwidth),
-            Figures::Reported(report) => add_report(&mut record, report),
-        }
-        self.keep(record)
-    }
-
-    /// A record of the size that was not finished.
-    fn broken(&mut self, reason: &str) -> Result<(), Failure> {
-        let sizes = &self.plan.sizes;
-        let at = self.records.len().min(sizes.len() - 1);
-        let reason = reason.to_owned();
-        let record = self.record(sizes[at]);
-        self.keep(record.without_numbers(Outcome::Failed { reason }))
-    }
-
-    fn end(&self) -> Result<(), Failure> {
-        if self.as_perftest {
-            return output::print(&format!("{}\n", perftest::RULE));
-        }
-        match self.format {
-            Format::Table => output::print(&table(&self.records).to_text()),
-            Format::Csv => output::print(&table(&self.records).to_csv()),
-            Format::Markdown => output::print(&table(&self.records).to_markdown()),
-            Format::Json => Ok(()),
-        }
-    }
-
-    fn keep(&mut self, record: Record) -> Result<(), Failure> {
-        if let Some(store) = &mut self.store {
-            store.append(&record).map_err(anyhow::Error::from)?;
-        }
-        if self.format == Format::Json && !self.as_perftest {
-            output::print_json(&record)?;
-        }
-        self.records.push(record);
-        Ok(())
-    }
-
-    fn record(&self, size_bytes: u32) -> Record {
-        let plan = self.plan;
-        let method = match plan.method {
-            Method::Latency => "lat",
-            Method::Bandwidth => "bw",
-        };
-        let record = Record::new("rdma", self.evidence.clone(), 0)
-            .with("method", method)
-            .with("verb", verb_name(plan.verb))
-            .with("size", u64::from(size_bytes))
-            .with("depth", u64::from(plan.depth))
-            .with("qps", u64::from(plan.queue_pairs))
-            .with("iterations", u64::from(plan.iterations))
-            .with("signal_every", u64::from(plan.signal_every))
-            .with("chain", u64::from(plan.chain))
-            .with("inline", u64::from(plan.inline_bytes))
-            .with("cm", plan.by_rdma_cm)
-            .with("device", plan.device.as_str());
-        match self.role {
-            Role::Client(host) => record.with("role", "client").with("peer", host.as_str()),
-            Role::Server(_) => record.with("role", "server"),
-        }
-    }
-}
-
-fn verb_name(verb: Verb) -> &'static str {
-    match verb {
-        Verb::Read => "read",
-        Verb::Write => "write",
-        Verb::Send => "send",
-    }
-}
-
-fn single(value: f64, samples: usize) -> Summary {
-    Summary {
-        median: value,
-        ci95_low: None,
-        ci95_high: None,
-        samples: samples as u64,
-    }
-}
-
-fn add_latency(record: &mut Record, latency: &Latency) {
-    let samples = latency.samples_ns.len();
-    // Without a summary: a run has all these messages, so they make no interval of it.
-    let values = latency.samples_ns.clone();
-    let all = dpb_core::measure::Samples { values, hdr: None };
-    record.samples.insert("latency_ns".to_owned(), all);
-    if let Some(summary) = latency.summary() {
-        for (name, value) in [
-            ("min", summary.min_ns),
-            ("mean", summary.mean_ns),
-            ("deviation", summary.deviation_ns),
-            ("p50", summary.p50_ns),
-            ("p99", summary.p99_ns),
-            ("p999", summary.p999_ns),
-            ("max", summary.max_ns),
-        ] {
-            let name = format!("latency_ns_{name}");
-            record.summary.insert(name, single(value, samples));
-        }
-    }
-}
-
-fn add_bandwidth(record: &mut Record, bandwidth: &Bandwidth) {
-    let messages = bandwidth.messages();
-    record.counts.insert("messages".into(), messages);
-    let bytes = messages * u64::from(bandwidth.size_bytes);
-    record.counts.insert("bytes".into(), bytes);
-    let peak = bandwidth.peak_messages_per_s();
-    for (name, value) in [
-        ("messages_per_s", bandwidth.messages_per_s()),
-        ("bytes_per_s", bandwidth.bytes_per_s()),
-        (
-            "bytes_per_s_peak",
-            peak.map(|rate| rate * f64::from(bandwidth.size_bytes)),
-        ),
-    ] {
-        if let Some(value) = value {
-            record.summary.insert(name.into(), single(value, 1));
-        }
-    }
-    let start = bandwidth.posted_ns.first().copied().unwrap_or(0);
-    let since = bandwidth.completed_ns.iter();
-    let values = since.map(|&(_, at)| (at - start) as f64).collect();
-    let samples = dpb_core::measure::Samples { values, hdr: None };
-    record.samples.insert("completed_ns".into(), samples);
-}
-
-/// What the client said; nothing of it was seen here.
-fn add_report(record: &mut Record, report: &Report) {
-    record.counts.insert("messages".into(), report.messages);
-    let bytes_per_s = report.average * f64::from(1 << 20);
-    record
-        .summary
-        .insert("bytes_per_s".into(), single(bytes_per_s, 1));
-    let messages_per_s = report.million_messages_per_s * 1e6;
-    record
-        .summary
-        .insert("messages_per_s".into(), single(messages_per_s, 1));
-}
-
-fn table(records: &[Record]) -> Table {
-    let is_latency = records
-        .iter()
-        .any(|record| record.summary.contains_key("latency_ns_p50"));
-    let figures: &[(&str, &str)] = match is_latency {
-        true => &[
-            ("min", "latency_ns_min"),
-            ("p50", "latency_ns_p50"),
-            ("mean", "latency_ns_mean"),
-            ("p99", "latency_ns_p99"),
-            ("p99.9", "latency_ns_p999"),
-            ("max", "latency_ns_max"),
-        ],
-        false => &[
-            ("messages/s", "messages_per_s"),
-            ("bytes/s", "bytes_per_s"),
-            ("peak bytes/s", "bytes_per_s_peak"),
-        ],
-    };
-    let mut columns = vec![Column::left("verb"), Column::right("size")];
-    columns.extend(figures.iter().map(|(title, _)| Column::right(*title)));
-    columns.extend([Column::left("evidence"), Column::noted("verdict")]);
-    let mut table = Table::new(columns);
-    for record in records {
-        let text = |name: &str| record.parameters[name].to_string();
-        let mut row = vec![text("verb"), text("size")];
-        row.extend(
-            figures
-                .iter()
-                .map(|(_, name)| match record.summary.get(*name) {
-                    Some(summary) if is_latency => short_ns(summary.median),
-                    Some(summary) => short(summary.median),
-                    None => "-".into(),
-                }),
-        );
-        row.extend([evidence(record).to_owned(), verdict(record)]);
-        table.row(row);
-    }
-    table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shown(method: Method, figures: Figures) -> (Record, String) {
-        let plan = MeasurementPlan::new("rxe0", method, Verb::Write, vec![64]);
-        let mut show = Show {
-            as_perftest: false,
-            format: Format::Csv,
-            store: None,
-            plan: &plan,
-            role: &Role::Client("host".into()),
-            evidence: Evidence::Emulated {
-                by: "soft-RoCE".into(),
-            },
-            records: Vec::new(),
-        };
-        let size_bytes = 64;
-        let measured = Measured {
-            size_bytes,
-            figures,
-        };
-        show.measured(&measured).expect("shown");
-        show.broken("the link went down").expect("shown");
-        let text = table(&show.records).to_text();
-        (show.records.swap_remove(0), text)
-    }
-
-    #[test]
-    fn a_latency_is_a_record_with_all_samples_and_a_row() {
-        let samples_ns: Vec<f64> = (1..=100).map(|us| f64::from(us) * 1e3).collect();
-        let latency = Latency {
-            samples_ns: samples_ns.clone(),
-        };
-        let (record, text) = shown(Method::Latency, Figures::Latency(latency));
-        assert_eq!(record.samples["latency_ns"].values, samples_ns);
-        assert!(
-            !record.summary.contains_key("latency_ns"),
-            "messages are no runs"
-        );
-        assert_eq!(record.summary["latency_ns_p99"].median, 99e3);
-        assert_eq!(record.summary["latency_ns_max"].median, 100e3);
-        let rows: Vec<&str> = text.lines().collect();
-        assert!(
-            rows[1].contains("50.0 us") && rows[1].contains("emulated"),
-            "{text}"
-        );
-        assert!(
-            rows[2].contains("failed") && text.contains("the link went down"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_bandwidth_is_a_record_with_its_counts_and_a_row() {
-        let bandwidth = Bandwidth {
-            size_bytes: 64,
-            posted_ns: vec![1000, 1000, 2000, 2000],
-            completed_ns: vec![(2, 1500), (4, 3000)],
-        };
-        let (record, text) = shown(Method::Bandwidth, Figures::Bandwidth(bandwidth));
-        assert_eq!(
-            (record.counts["messages"], record.counts["bytes"]),
-            (4, 256)
-        );
-        assert_eq!(record.summary["messages_per_s"].median, 2e6);
-        assert_eq!(record.summary["bytes_per_s_peak"].median, 4e6 * 64.0);
-        assert_eq!(record.samples["completed_ns"].values, [500.0, 2000.0]);
-        assert!(text.contains("2.00 M") && text.contains("128 M"), "{text}");
-    }
-
-    #[test]
-    fn what_a_client_reports_is_a_record_too() {
-        let report = Report {
-            size_bytes: 64,
-            messages: 4,
-            peak: 2.0,
-            average: 1.0,
-            million_messages_per_s: 0.5,
-        };
-        let (record, _) = shown(Method::Bandwidth, Figures::Reported(report));
-        assert_eq!(record.summary["bytes_per_s"].median, f64::from(1 << 20));
-        assert_eq!(record.summary["messages_per_s"].median, 5e5);
     }
 }

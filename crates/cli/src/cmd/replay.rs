@@ -1,16 +1,21 @@
 //! `dpb replay`: the test of a record once more, and what has changed.
 
+mod of_plugin;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use dpb_core::measure::{Reading, Record};
+use dpb_dbmods::tpch;
 
 use crate::Globals;
 use crate::contained::{self, Bounds, How};
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::plugin::Plugins;
+use crate::shown::ShownTasks;
 use crate::task::{Kind, Parameter, Place, Task, Tasks};
 
 /// Most that a test may print.
@@ -22,10 +27,11 @@ const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The record's command line is carried out again, with the record's own values where the command swept.\n\
+                  A plug-in runs again where it was when it ran on this machine, or where --plugins says.\n\
                   A record has no secrets, only the names of the files that hold them. Where such a file has moved, or the test is to \
                   have another server or device, its flags follow behind --.\n\
                   Examples:\n  dpb replay records.jsonl\n  dpb replay records.jsonl --id 1764000000.123456-0123456789abcdef --out again.jsonl\n  \
-                  dpb replay records.jsonl --show\n  \
+                  dpb replay records.jsonl --show\n  dpb replay records.jsonl --plugins ./plugins\n  \
                   dpb replay records.jsonl -- --server=dpu:7500 --token-file=dpb.token"
 )]
 pub struct Args {
@@ -41,6 +47,9 @@ pub struct Args {
     /// Append the new records to this file, in a folder that is there
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// A plug-in's folder, or a folder with plug-ins, for the record of one; those that have run on this machine are found without it
+    #[arg(long, value_name = "FOLDER")]
+    plugins: Vec<PathBuf>,
     /// Flags of the test, instead of those that its command line had
     #[arg(last = true, value_name = "FLAGS")]
     instead: Vec<String>,
@@ -65,18 +74,33 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(id) => Failure::usage(format!("{} has no record {id}", args.records.display())),
         None => Failure::usage(format!("{} has no record", args.records.display())),
     })?;
-    let words = words(&record, globals.tasks, &args.instead)?;
-    if args.show {
-        return output::print(&format!("dpb {}\n", words.join(" ")));
-    }
-    let new = again(&words).map_err(|failure| with_hint(failure, &record))?;
+    let data_dir = tpch::default_data_dir();
+    let plugins = Plugins::known(&args.plugins, &data_dir, globals.tasks)?;
+    let new = match plugins.find(&record.task)? {
+        Some(plugin) => {
+            let test = of_plugin::test(&record, &plugin, &args.instead)?;
+            if args.show {
+                return output::print(&of_plugin::shown(&test, &plugin));
+            }
+            of_plugin::again(&test, &record, &plugin, data_dir)?
+        }
+        None => {
+            let words = words(&record, globals.tasks, &args.instead)?;
+            if args.show {
+                return output::print(&format!("dpb {}\n", words.join(" ")));
+            }
+            again(&words).map_err(|failure| with_hint(failure, &record))?
+        }
+    };
     if let Some(out) = &args.out {
         let mut store = output::open_records(out, dpb_core::measure::Durability::Machine)?;
         for record in &new {
             store.append(record).map_err(anyhow::Error::from)?;
         }
     }
-    super::compare::show_change(std::slice::from_ref(&record), &new, globals)
+    let shown = ShownTasks::of(globals.tasks, &plugins)?;
+    let old = std::slice::from_ref(&record);
+    super::compare::show_change(old, &new, &shown, globals.format())
 }
 
 /// Runs the words as `dpb`.
@@ -121,7 +145,7 @@ fn with_hint(failure: Failure, record: &Record) -> Failure {
 fn words(record: &Record, tasks: Tasks, instead: &[String]) -> Result<Vec<String>, Failure> {
     let task = tasks.find(&record.task).ok_or_else(|| {
         Failure::usage(format!(
-            "the record is of the task `{}`, which is no task of dpb",
+            "the record is of the task `{}`, which is no task of dpb; of a plug-in's record the folder is given with --plugins FOLDER",
             record.task
         ))
     })?;

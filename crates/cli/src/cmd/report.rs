@@ -1,12 +1,14 @@
 //! `dpb report`: one HTML file from files of records, or charts for a terminal.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use dpb_core::measure::Reading;
+use dpb_dbmods::tpch;
 
 use crate::Globals;
 use crate::exit::Failure;
+use crate::plugin::Plugins;
+use crate::shown::ShownTasks;
 use crate::{output, report};
 
 /// Draw records as one HTML page, or in the terminal.
@@ -24,6 +26,10 @@ pub struct Args {
     /// The page to write; a page that is there is replaced
     #[arg(long, default_value = "report.html")]
     out: PathBuf,
+    /// A plug-in's folder, or a folder with plug-ins, whose records are drawn as its manifest says; those that have run on this
+    /// machine are found without it
+    #[arg(long, value_name = "FOLDER")]
+    plugins: Vec<PathBuf>,
     /// Draw in the terminal instead, with bars of text
     #[arg(long, conflicts_with = "out")]
     text: bool,
@@ -53,11 +59,13 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
             .collect();
         return Err(Failure::usage(format!("no record in {}", names.join(", "))));
     }
+    let plugins = Plugins::known(&args.plugins, &tpch::default_data_dir(), globals.tasks)?;
+    let shown = ShownTasks::of(globals.tasks, &plugins)?;
     if args.text {
-        let text = report::text(&records, &warnings, globals.tasks, columns());
+        let text = report::text(&records, &warnings, &shown, columns());
         return output::print(&text);
     }
-    write_whole(&args.out, &report::html(&records, &warnings, globals.tasks))?;
+    output::write_whole(&args.out, &report::html(&records, &warnings, &shown))?;
     output::note(&format!(
         "{} records, {}",
         records.len(),
@@ -73,29 +81,4 @@ fn columns() -> usize {
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
         _ => COLUMNS,
     }
-}
-
-/// Writes a file that is there whole or not at all.
-pub fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        let named = format!("cannot write {}: {error}", path.display());
-        output::unwritable(&std::io::Error::new(error.kind(), named))
-    };
-    if path.is_dir() {
-        return Err(failed(std::io::ErrorKind::IsADirectory.into()));
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = PathBuf::from(name);
-    let written = std::fs::File::create(&temporary)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())
-                .and_then(|()| file.sync_all())
-        })
-        .and_then(|()| std::fs::rename(&temporary, path));
-    written.map_err(|error| {
-        // Best effort: the first error is the one to tell.
-        let _ = std::fs::remove_file(&temporary);
-        failed(error)
-    })
 }

@@ -2,7 +2,6 @@
 
 mod machines;
 mod results;
-mod room;
 mod schedule;
 mod shared;
 
@@ -15,10 +14,8 @@ use dpb_dbmods::tpch;
 
 use self::machines::{MachineEnd, Machines};
 use self::results::Results;
-use self::room::Room;
 use self::schedule::Schedule;
 use self::shared::SharedFiles;
-use super::report;
 use crate::args;
 use crate::boxes::{Changes, MeasurementBox, Runner, Site, Test};
 use crate::contained::Unwatched;
@@ -26,6 +23,8 @@ use crate::executor::{Executor, Order, Surroundings, TestEnd, without_numbers};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Progress, Table};
 use crate::plugin::{Plugins, Step};
+use crate::room::Room;
+use crate::shown::ShownTasks;
 use crate::{Globals, interrupt};
 
 /// Run the tests of a box: a JSON file that names tasks and lists of their parameters.
@@ -112,11 +111,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let files = SharedFiles::of(&asked.tests, asked.seed, &data_dir);
     if args.dry_run {
         let all: Vec<usize> = (0..asked.tests.len()).collect();
-        say_what_does_not_fit(&asked, &all, &files, &data_dir);
+        say_what_gets_no_numbers(&asked, &all, &files, &data_dir);
         return dry_run(&asked, args.time_budget, &data_dir, globals.format());
     }
     let results = Results::open(args.out.clone(), &asked)?;
-    say_what_does_not_fit(&asked, &results.missing(), &files, &data_dir);
+    say_what_gets_no_numbers(&asked, &results.missing(), &files, &data_dir);
     let mut runs = Runs {
         asked: &asked,
         args: &args,
@@ -125,6 +124,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         machines,
         results,
         files,
+        shown: ShownTasks::of(globals.tasks, &plugins)?,
         run: String::new(),
     };
     let ended = runs.all();
@@ -259,8 +259,8 @@ fn rows(asked: &MeasurementBox, schedule: &Schedule) -> Vec<Row> {
     rows
 }
 
-/// Says before anything runs which of these tests this machine has too little memory or disk for.
-fn say_what_does_not_fit(
+/// Says before anything runs which of these tests this machine has too little memory or disk for, or another machine does not take.
+fn say_what_gets_no_numbers(
     asked: &MeasurementBox,
     tests: &[usize],
     files: &SharedFiles,
@@ -268,7 +268,11 @@ fn say_what_does_not_fit(
 ) {
     for &at in tests {
         let test = &asked.tests[at];
-        if let Some(why) = shortage(test, files.bytes_there(at), data_dir) {
+        let why = match &test.told {
+            Some(Err(why)) => Some(why.clone()),
+            _ => shortage(test, files.bytes_there(at), data_dir),
+        };
+        if let Some(why) = why {
             output::note(&format!("{}: {why}; it gets no numbers", test.title()));
         }
     }
@@ -291,6 +295,8 @@ struct Runs<'a> {
     machines: Machines,
     results: Results,
     files: SharedFiles,
+    /// How records are shown.
+    shown: ShownTasks,
     /// The name that the records of this process's tests share.
     run: String,
 }
@@ -391,12 +397,12 @@ impl Runs<'_> {
         let records = self.results.records()?;
         let page = self.results.folder().join("report.html");
         if !records.is_empty() {
-            let html = crate::report::html(&records, &[], self.globals.tasks);
-            report::write_whole(&page, &html)?;
+            let html = crate::report::html(&records, &[], &self.shown);
+            output::write_whole(&page, &html)?;
         }
         self.results.write_records(&records)?;
         if !records.is_empty() {
-            show(self.asked, &records, self.globals)?;
+            show(self.asked, &records, &self.shown, self.globals)?;
             self.plugin_reports(&records)?;
             let path = self.results.records_path();
             output::note(&format!("records: {}", path.display()));
@@ -442,7 +448,12 @@ fn shuffle(order: &mut [usize], seed: u64) {
 }
 
 /// Records as a table a task, or as JSON lines.
-fn show(asked: &MeasurementBox, records: &[Record], globals: &Globals) -> Result<(), Failure> {
+fn show(
+    asked: &MeasurementBox,
+    records: &[Record],
+    shown: &ShownTasks,
+    globals: &Globals,
+) -> Result<(), Failure> {
     let format = globals.format();
     if format == Format::Json {
         return records.iter().try_for_each(output::print_json);
@@ -460,7 +471,7 @@ fn show(asked: &MeasurementBox, records: &[Record], globals: &Globals) -> Result
             .collect();
         let wanted = asked.tests.iter().filter(|test| test.runner.name() == task);
         let wanted: Vec<&String> = wanted.flat_map(|test| &test.metrics).collect();
-        let table = crate::report::text_table(globals.tasks.find(task), &own, &wanted);
+        let table = crate::report::text_table(shown.find(task), &own, &wanted);
         output::print(&match format {
             Format::Csv => table.to_csv(),
             Format::Markdown => format!("## {task}\n\n{}\n", table.to_markdown()),

@@ -8,8 +8,9 @@ use dpb_core::measure::{Outcome, Ratio, Record};
 
 use super::origin::{Machines, Origin};
 use super::vary::{determines, distinct, number_of, text_of as text};
+use crate::shown::ShownTasks;
 use crate::spec;
-use crate::task::{Metric, Sweep, Task, Tasks};
+use crate::task::{Metric, Shown, Sweep};
 
 /// What the sides of a contest differ in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub(super) enum Among {
 
 /// One test, measured in several ways.
 pub(super) struct Contest<'a> {
-    pub(super) task: &'static Task,
+    pub(super) task: Shown,
     pub(super) metric: &'static Metric,
     /// What is done, in words: the operator, the pattern, the direction.
     pub(super) work: String,
@@ -74,7 +75,7 @@ const APART: [&str; 4] = ["where", "output", "file", "server"];
 
 impl<'a> Contest<'a> {
     /// All contests among `records`: tests with two sides at least, in the records' order.
-    pub(super) fn all(records: &'a [Record], known: Tasks, among: Among) -> Vec<Self> {
+    pub(super) fn all(records: &'a [Record], known: &ShownTasks, among: Among) -> Vec<Self> {
         let machines = Machines::of(records);
         let mut contests = Vec::new();
         for task in known.iter() {
@@ -144,7 +145,7 @@ impl Gain {
     pub(super) fn of(metric: &Metric, record: &Record, other: &Record) -> Option<Self> {
         let runs = |record: &'_ Record| Some(record.samples.get(metric.name)?.values.clone());
         let (own, others) = (runs(record)?, runs(other)?);
-        let ratio = match Better::of(metric.name) {
+        let ratio = match metric.better() {
             Better::More => Ratio::of(&own, &others),
             Better::Less => Ratio::of(&others, &own),
         }?;
@@ -167,7 +168,7 @@ impl Gain {
 }
 
 /// What a test is judged by: of an open loop the time of its jobs, as its rate was given.
-fn main_metric(task: &'static Task, record: &Record) -> Option<&'static Metric> {
+fn main_metric(task: Shown, record: &Record) -> Option<&'static Metric> {
     let is_open = text(record, "mode") == "open";
     let mut metrics = task
         .view
@@ -179,7 +180,7 @@ fn main_metric(task: &'static Task, record: &Record) -> Option<&'static Metric> 
 
 /// The records of each test, with what it is judged by.
 fn groups<'a>(
-    task: &'static Task,
+    task: Shown,
     records: &[&'a Record],
     among: Among,
 ) -> Vec<(&'static Metric, Vec<&'a Record>)> {
@@ -216,7 +217,7 @@ fn groups<'a>(
 }
 
 /// Whether sides that differ in this parameter do different work.
-fn is_of_test(task: &Task, name: &str) -> bool {
+fn is_of_test(task: Shown, name: &str) -> bool {
     task.view.base.is_none_or(|base| !base.own.contains(&name))
 }
 
@@ -237,7 +238,7 @@ fn sides<'a>(
         let name = name(record);
         match sides.iter_mut().find(|side| side.name == name) {
             Some(side) => {
-                let is_faster = match Better::of(metric.name) {
+                let is_faster = match metric.better() {
                     Better::More => median(record) > median(side.record),
                     Better::Less => median(record) < median(side.record),
                 };
@@ -250,7 +251,7 @@ fn sides<'a>(
     }
     sides.sort_by(|a, b| {
         let order = median(a.record).total_cmp(&median(b.record));
-        match Better::of(metric.name) {
+        match metric.better() {
             Better::More => order.reverse(),
             Better::Less => order,
         }
@@ -289,7 +290,7 @@ fn varies(varying: &BTreeSet<(String, String)>, record: &Record, name: &str) -> 
 
 /// What is done, in words.
 fn work(
-    task: &Task,
+    task: Shown,
     record: &Record,
     differing: &BTreeSet<(String, String)>,
     among: Among,
@@ -319,7 +320,7 @@ fn work(
 }
 
 /// The sweeps of a task's records, by operator; what follows from another sweep, as the batch from the size, is none.
-fn sweeps(task: &'static Task, records: &[&Record]) -> BTreeMap<String, Vec<Sweep<'static>>> {
+fn sweeps(task: Shown, records: &[&Record]) -> BTreeMap<String, Vec<Sweep<'static>>> {
     let mut by_operator: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
     for record in records {
         by_operator

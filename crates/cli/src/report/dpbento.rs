@@ -265,13 +265,14 @@ pub(super) fn figures(records: &[Record]) -> (Vec<Bars>, Vec<Record>) {
 impl Shown {
     /// The factor to the metric of that name.
     fn of(&self, record: &Record) -> Option<(&'static str, f64)> {
-        // Eight operations a round; see the operator's page.
-        const OPERATIONS: f64 = 8.0;
         let has = |name: &str| record.summary.contains_key(name);
         match self {
             Metric(name) => has(name).then_some((*name, 1.0)),
             Operations if has("operations_per_s") => Some(("operations_per_s", 1.0)),
-            Operations => Some(("items_per_s", OPERATIONS * number_of(record, "op.rounds")?)),
+            Operations => {
+                let rounds = number_of(record, "op.rounds")?;
+                Some(("items_per_s", published::OPERATIONS_OF_ROUND * rounds))
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use super::origin::Machines;
 use super::select::is_unstable;
 use super::vary::{number_of, text_of};
 use crate::output::{bytes, short, short_ns};
-use crate::task::Tasks;
+use crate::shown::ShownTasks;
 
 /// Who won how many tests of one kind of work.
 struct Score<'a> {
@@ -481,6 +481,6 @@ impl Bound {
 }
 
 /// All contests of a page: among platforms, and among the sides of each run.
-pub(super) fn contests(records: &[Record], known: Tasks) -> [Vec<Contest<'_>>; 2] {
+pub(super) fn contests<'a>(records: &'a [Record], known: &ShownTasks) -> [Vec<Contest<'a>>; 2] {
     [Among::Platforms, Among::Sides].map(|among| Contest::all(records, known, among))
 }

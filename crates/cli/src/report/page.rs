@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use dpb_core::measure::comparison::Better;
 use dpb_core::measure::{Ratio, Record, Value};
 
 use super::anchor;
 use super::html::escape;
 use super::origin::{Origin, Origins};
 use super::published::works;
-use crate::output::{Column, Table, evidence, short, short_ns, verdict};
+use crate::output::{Column, Table, evidence, text_of, verdict};
 use crate::spec;
-use crate::task::{Base, Task};
+use crate::task::{Base, Shown};
 
 /// Everything before the content.
 pub(super) const HEAD: &str = concat!(
@@ -162,7 +163,7 @@ pub(super) fn provenance(records: &[Record], origins: &Origins<'_>) -> String {
 }
 
 /// The parameters that differ between records, and those that are the same in all, both in the task's order.
-fn named<'a>(task: Option<&Task>, records: &[&'a Record]) -> (Vec<&'a str>, Vec<&'a str>) {
+fn named<'a>(task: Option<Shown>, records: &[&'a Record]) -> (Vec<&'a str>, Vec<&'a str>) {
     let lead = task.map_or(&[] as &[&str], |task| task.view.lead);
     let given: BTreeSet<&str> = records
         .iter()
@@ -183,7 +184,7 @@ fn named<'a>(task: Option<&Task>, records: &[&'a Record]) -> (Vec<&'a str>, Vec<
 }
 
 /// Records as rows of text; `wanted` are the metrics, empty for all of the task's. An operator's own parameters share a column.
-pub(super) fn text_table(task: Option<&Task>, records: &[&Record], wanted: &[&String]) -> Table {
+pub(super) fn text_table(task: Option<Shown>, records: &[&Record], wanted: &[&String]) -> Table {
     let (differing, _) = named(task, records);
     let (own, names): (Vec<&str>, Vec<&str>) = differing
         .into_iter()
@@ -237,7 +238,7 @@ const OWN_COLUMNS_MAX: usize = 2;
 
 /// What a table's rows have in common.
 struct Columns<'a> {
-    task: Option<&'a Task>,
+    task: Option<Shown>,
     names: Vec<&'a str>,
     /// An operator's own parameters that share a column.
     own: Vec<&'a str>,
@@ -246,7 +247,7 @@ struct Columns<'a> {
 }
 
 /// One row a record.
-pub(super) fn table(task: Option<&Task>, records: &[&Record], origins: &Origins<'_>) -> String {
+pub(super) fn table(task: Option<Shown>, records: &[&Record], origins: &Origins<'_>) -> String {
     let (names, same) = named(task, records);
     let names: Vec<&str> = names.into_iter().filter(|name| *name != "input").collect();
     let are_many = names.iter().filter(|name| spec::is_own(name)).count() > OWN_COLUMNS_MAX;
@@ -415,7 +416,7 @@ fn own_values(record: &Record, names: &[&str]) -> String {
 }
 
 /// The summaries that a row shows.
-fn columns(task: Option<&Task>, records: &[&Record]) -> Vec<String> {
+fn columns(task: Option<Shown>, records: &[&Record]) -> Vec<String> {
     let all = records.iter().flat_map(|record| record.summary.keys());
     let all: BTreeSet<&String> = all.collect();
     let Some(task) = task else {
@@ -434,22 +435,27 @@ struct Bases<'a> {
     side: &'static str,
     base: &'static str,
     metric: &'static str,
+    better: Better,
     own: &'static [&'static str],
     fastest: BTreeMap<String, &'a Record>,
 }
 
 impl<'a> Bases<'a> {
-    fn of(task: Option<&Task>, records: &[&'a Record]) -> Option<Self> {
+    fn of(task: Option<Shown>, records: &[&'a Record]) -> Option<Self> {
         let Base {
             side,
             base,
             metric,
             own,
         } = task?.view.base?;
+        let mut metrics = task?.view.metrics.iter();
+        let declared = metrics.find(|declared| declared.name == metric);
+        let better = declared.map_or_else(|| Better::of(metric), |declared| declared.better());
         let mut bases = Self {
             side,
             base,
             metric,
+            better,
             own,
             fastest: BTreeMap::new(),
         };
@@ -458,7 +464,11 @@ impl<'a> Bases<'a> {
             let median = |record: &Record| Some(record.summary.get(metric)?.median);
             if bases.is_base(record) && median(record).is_some() {
                 let fastest = bases.fastest.entry(bases.shared(record)).or_insert(record);
-                if median(record) >= median(fastest) {
+                let is_faster = match better {
+                    Better::More => median(record) >= median(fastest),
+                    Better::Less => median(record) <= median(fastest),
+                };
+                if is_faster {
                     *fastest = record;
                 }
             }
@@ -487,7 +497,10 @@ impl<'a> Bases<'a> {
         }
         let best = self.fastest.get(&self.shared(record))?;
         let series = |record: &Record| Some(record.samples.get(self.metric)?.values.clone());
-        let ratio = Ratio::of(&series(record)?, &series(best)?)?;
+        let ratio = match self.better {
+            Better::More => Ratio::of(&series(record)?, &series(best)?)?,
+            Better::Less => Ratio::of(&series(best)?, &series(record)?)?,
+        };
         let doubt = if ratio.is_decided() {
             ""
         } else {
@@ -506,7 +519,7 @@ fn parameter(value: &Value) -> String {
 }
 
 /// A parameter's value, as the axis of the task shows it that has the parameter.
-fn swept(task: Option<&Task>, name: &str, value: &Value) -> String {
+fn swept(task: Option<Shown>, name: &str, value: &Value) -> String {
     let sweep = task.and_then(|task| task.view.sweeps.iter().find(|sweep| sweep.name == name));
     match (sweep, value) {
         (Some(sweep), Value::Int(value)) => (sweep.text)(*value as f64),
@@ -532,15 +545,7 @@ fn heading(metric: &str) -> String {
 
 /// A figure in the unit that its name ends with.
 fn figure(metric: &str, value: f64) -> String {
-    if metric.contains("_ns") {
-        short_ns(value)
-    } else if metric.ends_with("_per_s") || metric.contains("bytes") {
-        short(value)
-    } else if metric.ends_with("_s") {
-        short_ns(value * 1e9)
-    } else {
-        short(value)
-    }
+    text_of(metric)(value)
 }
 
 /// Every record whole, folded.

@@ -124,6 +124,20 @@ pub fn of_task(task: &str) -> Vec<Record> {
     records.filter(|record| record.task == task).collect()
 }
 
+/// Operations of an item of the operator `arithmetic` in a round; see the operator's page.
+pub const OPERATIONS_OF_ROUND: f64 = 8.0;
+
+/// Gives a number in operations a second, whose test says how many rounds an item has, as items a second: dpb's metric.
+pub fn in_items(number: &mut Record) {
+    let rounds = number.parameters.get("op.rounds").and_then(as_number);
+    if let Some(rounds) = rounds
+        && let Some(mut summary) = number.summary.remove("operations_per_s")
+    {
+        summary.median /= OPERATIONS_OF_ROUND * rounds;
+        number.summary.insert("items_per_s".to_owned(), summary);
+    }
+}
+
 /// Predicate pushdown in dpBento.
 pub fn pushdown() -> Vec<Record> {
     of_task("pushdown")

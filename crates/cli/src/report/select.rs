@@ -9,8 +9,9 @@ use super::chart::{Chart, Point, Series};
 use super::origin::Origins;
 use super::vary::{as_number, determines, distinct, number_of, text_of};
 use crate::output::number;
+use crate::shown::ShownTasks;
 use crate::spec;
-use crate::task::{Metric, Sweep, Task, Tasks};
+use crate::task::{Metric, Shown, Sweep};
 
 /// Parameters that are a number of workers.
 const THREADS: [&str; 3] = ["threads", "jobs", "connections"];
@@ -19,15 +20,15 @@ const SIZES: [&str; 2] = ["size", "block"];
 
 /// A view of some records.
 struct Charted<'a> {
-    task: &'static Task,
+    task: Shown,
     sweeps: Vec<Sweep<'a>>,
     fixed: Vec<&'a str>,
 }
 
 /// The published figures that belong beside `records`.
-pub(super) fn published_for(records: &[Record], known: Tasks) -> Vec<Record> {
+pub(super) fn published_for(records: &[Record], known: &ShownTasks) -> Vec<Record> {
     let has = |task: &str| records.iter().any(|record| record.task == task);
-    let tasks = known.iter().filter(|task| has(task.name));
+    let tasks = known.own.iter().filter(|task| has(task.name));
     tasks
         .filter_map(|task| task.published)
         .flat_map(|figures| figures())
@@ -36,7 +37,7 @@ pub(super) fn published_for(records: &[Record], known: Tasks) -> Vec<Record> {
 
 /// All charts of one task.
 pub(super) fn charts(
-    task: &'static Task,
+    task: Shown,
     records: &[Record],
     figures: &[Record],
     origins: &Origins<'_>,
@@ -65,7 +66,7 @@ pub(super) fn charts(
 
 impl<'a> Charted<'a> {
     /// The operators' own parameters beside the task's: numbers sweep, all others are held fixed.
-    fn new(task: &'static Task, records: &'a [Record]) -> Self {
+    fn new(task: Shown, records: &'a [Record]) -> Self {
         let mut own: BTreeMap<&str, bool> = BTreeMap::new();
         for (name, value) in records.iter().flat_map(spec::own) {
             *own.entry(name).or_insert(true) &= as_number(value).is_some();

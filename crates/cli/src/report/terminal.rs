@@ -6,14 +6,14 @@ use dpb_core::measure::Record;
 
 use super::bars::Bars;
 use super::heat::Map;
-use super::{Found, glance, of_task, overview, page};
-use crate::task::Tasks;
+use super::{Found, glance, of_task, overview, page, pays};
+use crate::shown::ShownTasks;
 
 /// So many charts of a task are drawn; the page has all.
 const CHARTS_MAX: usize = 6;
 
 /// The report as text, for a terminal of `columns` characters.
-pub fn text(records: &[Record], warnings: &[String], known: Tasks, columns: usize) -> String {
+pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns: usize) -> String {
     let found = Found::of(records, known);
     let mut text = format!("{}\n", overview(records));
     for warning in warnings {
@@ -59,6 +59,7 @@ pub fn text(records: &[Record], warnings: &[String], known: Tasks, columns: usiz
                 );
             }
         }
+        drawn.extend(pays::text(&of_task(records, name), &found.origins));
         drawn.push(page::text_table(known.find(name), &of_task(records, name), &[]).to_text());
         push(&mut text, name, &drawn);
     }

@@ -4,6 +4,7 @@ use dpb_core::measure::{Evidence, Outcome};
 
 use super::origin::Origins;
 use super::*;
+use crate::task::Shown;
 
 fn pushdown(scheme: &str, threads: u64, selectivity: f64, rates: &[f64]) -> Record {
     let mut record = Record::new("pushdown", Evidence::of_this_cpu(), 1)
@@ -54,8 +55,13 @@ fn assert_well_formed(html: &str) {
     assert!(open.is_empty(), "{open:?}");
 }
 
-fn task(name: &str) -> &'static crate::task::Task {
-    crate::TASKS.find(name).expect("a task")
+/// What every program of dpb's can show.
+fn known() -> ShownTasks {
+    crate::TASKS.into()
+}
+
+fn task(name: &str) -> Shown {
+    known().find(name).expect("a task")
 }
 
 #[test]
@@ -63,7 +69,7 @@ fn the_page_is_whole_and_refers_to_nothing_outside() {
     let html = html(
         &sweep(),
         &["Skipped records.jsonl:7: not a record".into()],
-        crate::TASKS,
+        &known(),
     );
     assert_well_formed(&html);
     for outside in ["http://", "https://", "src=", "@import", "url("] {
@@ -78,10 +84,10 @@ fn the_page_is_whole_and_refers_to_nothing_outside() {
 #[test]
 fn every_number_leads_to_its_record() {
     let records = sweep();
-    let html = html(&records, &[], crate::TASKS);
+    let html = html(&records, &[], &known());
     for record in records
         .iter()
-        .chain(&select::published_for(&records, crate::TASKS))
+        .chain(&select::published_for(&records, &known()))
     {
         let anchor = anchor(record);
         assert_eq!(
@@ -100,7 +106,7 @@ fn every_number_leads_to_its_record() {
 #[test]
 fn published_figures_stand_beside_and_say_what_they_are() {
     let records = sweep();
-    let figures = select::published_for(&records, crate::TASKS);
+    let figures = select::published_for(&records, &known());
     let charts = select::charts(task("pushdown"), &records, &figures, &Origins::of(&records));
     // Threads at 1 % and at 10 %, selectivity with one thread and with two.
     assert_eq!(charts.len(), 4);
@@ -153,7 +159,7 @@ fn a_batch_that_follows_from_the_size_is_no_sweep_of_its_own() {
     assert!(charts[0].html().contains("simulated"));
     // A ratio never crosses kinds of evidence.
     let rows: Vec<&Record> = records.iter().collect();
-    let table = page::table(crate::TASKS.find("op"), &rows, &origins);
+    let table = page::table(known().find("op"), &rows, &origins);
     assert_eq!(table.matches("× cpu/portable").count(), 3);
 }
 
@@ -183,7 +189,7 @@ fn machines_and_runs_share_no_ratio_and_no_curve() {
     .concat();
     let origins = Origins::of(&records);
     let rows: Vec<&Record> = records.iter().collect();
-    let table = page::table(crate::TASKS.find("pushdown"), &rows, &origins);
+    let table = page::table(known().find("pushdown"), &rows, &origins);
     assert_eq!(table.matches("4.00× fetch").count(), 6, "{table}");
     assert!(table.contains("<td>dpu, run 3</td>"), "{table}");
     let charts = select::charts(task("pushdown"), &records, &[], &origins);
@@ -230,7 +236,7 @@ fn a_baseline_of_another_run_is_none() {
     );
     let ratios = |records: &[Record]| {
         let rows: Vec<&Record> = records.iter().collect();
-        let table = page::table(crate::TASKS.find("pushdown"), &rows, &Origins::of(records));
+        let table = page::table(known().find("pushdown"), &rows, &Origins::of(records));
         table.matches("× fetch").count()
     };
     assert_eq!(ratios(&records), 0);
@@ -272,7 +278,7 @@ fn an_operators_own_numbers_sweep_and_its_words_are_held() {
     );
     assert!(charts.iter().all(|chart| chart.series.len() == 2));
     let rows: Vec<&Record> = records.iter().collect();
-    let table = page::table(crate::TASKS.find("op"), &rows, &origins);
+    let table = page::table(known().find("op"), &rows, &origins);
     assert!(
         table.contains("<th>format</th><th class=\"n\">level</th><th>backend</th>"),
         "{table}"
@@ -290,7 +296,7 @@ fn records_without_numbers_are_rows_with_reasons() {
         pushdown("fetch", 1, 0.01, &[]).without_numbers(Outcome::Failed { reason }),
         Record::new("something new", Evidence::Measured, 1),
     ];
-    let html = html(&records, &[], crate::TASKS);
+    let html = html(&records, &[], &known());
     assert_well_formed(&html);
     assert!(html.contains("unsupported: needs &lt;AVX-512&gt;"));
     assert!(html.contains("1 done, 1 failed, 1 unsupported"));
@@ -319,7 +325,7 @@ fn operator(host: &str, backend: &str, (size, threads): (u64, u64), rate: f64) -
 }
 
 fn contests(records: &[Record]) -> [Vec<contest::Contest<'_>>; 2] {
-    glance::contests(records, crate::TASKS)
+    glance::contests(records, &known())
 }
 
 #[test]
@@ -387,7 +393,7 @@ fn two_machines_of_one_name_stay_two() {
         [("dpu (A72)", 2), ("dpu (A78)", 1)],
         "a record without a model is of the first"
     );
-    let page = html(&records, &[], crate::TASKS);
+    let page = html(&records, &[], &known());
     for title in ["<h3>dpu (A72)</h3>", "<h3>dpu (A78)</h3>"] {
         assert_eq!(page.matches(title).count(), 1, "{title}");
     }
@@ -536,7 +542,7 @@ fn dpbentos_figures_have_published_numbers_beside_and_no_ratio_to_them() {
             .html()
             .contains("Two kinds of evidence on one axis")
     );
-    let page = html(&records, &[], crate::TASKS);
+    let page = html(&records, &[], &known());
     assert!(!page.contains("class=\"heat\""), "nothing to compare with");
     for published in &beside {
         assert!(page.contains(&format!("<details id=\"{}\"", anchor(published))));
@@ -548,7 +554,7 @@ fn dpbentos_figures_have_published_numbers_beside_and_no_ratio_to_them() {
 fn the_text_has_the_same_numbers_as_bars() {
     let mut records = grid_of_two();
     records.extend(sweep());
-    let text = text(&records, &["Skipped line 7".to_owned()], crate::TASKS, 80);
+    let text = text(&records, &["Skipped line 7".to_owned()], &known(), 80);
     for part in [
         "Skipped line 7",
         "Platforms: host is fastest in 3 of 4 tests, dpu in 1.",

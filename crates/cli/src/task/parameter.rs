@@ -1,12 +1,14 @@
 //! A task's parameters, read from the flags of its verb.
 
+use std::fmt;
+
 use clap::{Arg, ArgAction};
 use serde_json::{Value, json};
 
 use crate::args;
 
 /// A parameter of a task, or of a plug-in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
     /// The name: that of the flag, with underscores for hyphens, as records have it.
     pub name: String,
@@ -16,12 +18,23 @@ pub struct Parameter {
     pub meaning: String,
     /// The values that it takes.
     pub kind: Kind,
+    /// The bounds of a number, in the unit of records: bytes, seconds, a share of one. A verb's flags have none here: their parsers know.
+    pub range: Range,
     /// The value when none is given; `None` where the task finds one or needs none.
     pub default: Option<String>,
     /// Whether a test must name it.
     pub is_required: bool,
     /// How it stands on a command line.
     pub place: Place,
+}
+
+/// The smallest and the largest value of a number; `None` where there is no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Range {
+    /// The smallest.
+    pub minimum: Option<f64>,
+    /// The largest.
+    pub maximum: Option<f64>,
 }
 
 /// How a parameter stands on a command line.
@@ -77,6 +90,7 @@ impl Parameter {
                 _ => default.map(|value| value.to_string_lossy().into_owned()),
             },
             kind,
+            range: Range::default(),
             is_required: flag.is_required_set(),
             place: match flag.is_positional() {
                 true => Place::Position,
@@ -116,12 +130,18 @@ impl Parameter {
             other => return Err(format!("{other} is not {}", self.kind.expected())),
         };
         self.kind.check(&text)?;
+        if self.range != Range::default() {
+            let values = self.kind.values(&text)?;
+            let mut numbers = values.iter().filter_map(Value::as_f64);
+            numbers.try_for_each(|number| self.range.check(number))?;
+        }
         Ok(text)
     }
 
     /// The JSON Schema of the parameter in a box: a value, or a list of values that are measured one after the other.
     pub fn schema(&self) -> Value {
-        let one = self.kind.schema();
+        let mut one = self.kind.schema();
+        self.range.narrow(&mut one);
         let mut schema = json!({
             "description": self.meaning,
             "oneOf": [one, { "type": "array", "items": one, "minItems": 1 }],
@@ -130,6 +150,62 @@ impl Parameter {
             schema["default"] = self.kind.value(default);
         }
         schema
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Size => "size",
+            Self::Count => "count",
+            Self::Number => "number",
+            Self::Real => "real",
+            Self::Time => "time",
+            Self::Share => "share",
+            Self::Rate => "rate",
+            Self::Word(words) => return f.write_str(&words.join("|")),
+            Self::Text => "text",
+            Self::Address => "address",
+            Self::File => "file",
+            Self::Switch => "switch",
+        })
+    }
+}
+
+impl Range {
+    fn check(self, value: f64) -> Result<(), String> {
+        match self {
+            Self {
+                minimum: Some(minimum),
+                ..
+            } if value < minimum => Err(format!("{value} is too little; at least {minimum}")),
+            Self {
+                maximum: Some(maximum),
+                ..
+            } if value > maximum => Err(format!("{value} is too much; at most {maximum}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts the bounds into the schema of a number, or of a number beside its text.
+    fn narrow(self, schema: &mut Value) {
+        let number = match schema.get_mut("anyOf") {
+            Some(either) => &mut either[0],
+            None => schema,
+        };
+        for (name, bound) in [("minimum", self.minimum), ("maximum", self.maximum)] {
+            if let Some(bound) = bound {
+                number[name] = whole(bound);
+            }
+        }
+    }
+}
+
+/// A number of JSON, without a fraction where there is none.
+fn whole(value: f64) -> Value {
+    match value.fract() == 0.0 && value.abs() < 9e15 {
+        true => Value::from(value as i64),
+        false => Value::from(value),
     }
 }
 
@@ -172,7 +248,8 @@ impl Kind {
         fitting.next().map(str::to_owned)
     }
 
-    fn takes_numbers(&self) -> bool {
+    /// Whether its values are numbers.
+    pub fn takes_numbers(&self) -> bool {
         !matches!(
             self,
             Self::Word(_) | Self::Text | Self::Address | Self::File | Self::Switch
@@ -317,7 +394,9 @@ impl Kind {
             Self::Count => or_text(json!({ "type": "integer", "minimum": 1 })),
             Self::Number => or_text(json!({ "type": "integer", "minimum": 0 })),
             Self::Real => or_text(json!({ "type": "number" })),
-            Self::Time => or_text(json!({ "type": "number", "exclusiveMinimum": 0 })),
+            Self::Time => or_text(json!({
+                "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": args::DURATION_S_MAX,
+            })),
             Self::Share => or_text(json!({ "type": "number", "minimum": 0, "maximum": 1 })),
             Self::Rate => or_text(json!({ "type": "number", "exclusiveMinimum": 0 })),
             Self::Word(words) => json!({ "enum": words }),

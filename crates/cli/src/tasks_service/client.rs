@@ -26,7 +26,7 @@ pub enum TasksError {
     NotAdmitted(String),
     /// Other clients keep it busy.
     Busy(String),
-    /// The agent refused this request.
+    /// The agent does not do what it is asked, for this reason of its own.
     Refused(String),
     /// The connection broke in the middle.
     Broke(String),
@@ -267,13 +267,19 @@ fn of_link(error: LinkError, address: &str, stop: fn() -> bool) -> TasksError {
     if stop() {
         return TasksError::Interrupted;
     }
+    if let LinkError::Refused {
+        refusal: Refusal::Usage,
+        text,
+    } = error
+    {
+        return TasksError::Refused(text);
+    }
     let text = format!("the agent at {address}: {error}");
     match error {
         LinkError::Refused { refusal, .. } => match refusal {
             Refusal::Busy => TasksError::Busy(text),
             Refusal::Token | Refusal::Credentials => TasksError::NotAdmitted(text),
             Refusal::Version => TasksError::Unavailable(text),
-            Refusal::Usage => TasksError::Refused(text),
             _ => TasksError::Broke(text),
         },
         _ => TasksError::Broke(text),

@@ -24,23 +24,17 @@ impl Quotas {
         Duration::from_secs(self.seconds)
     }
 
-    /// Whether a test of `runs` runs keeps the quotas where so much memory is free.
+    /// Whether a test of `runs` runs keeps the quotas.
     ///
     /// # Errors
     /// What it would take too much of.
-    pub fn check(&self, cost: &Cost, runs: u64, free_bytes: u64) -> Result<(), String> {
+    pub fn check(&self, cost: &Cost, runs: u64) -> Result<(), String> {
         let bytes = |bytes: u64| format!("{}B", output::short(bytes as f64));
         let memory_max = self.memory_bytes.unwrap_or(u64::MAX);
         if cost.memory_bytes > memory_max {
             let (needed, most) = (bytes(cost.memory_bytes), bytes(memory_max));
             return Err(format!(
                 "it needs about {needed} of memory, more than the {most} of a client's test"
-            ));
-        }
-        if cost.memory_bytes > free_bytes {
-            let (needed, free) = (bytes(cost.memory_bytes), bytes(free_bytes));
-            return Err(format!(
-                "it needs about {needed} of memory, and {free} are free"
             ));
         }
         if cost.disk_bytes > self.disk_bytes {
@@ -77,7 +71,7 @@ mod tests {
             memory_bytes: 1000,
             disk_bytes: 2000,
         };
-        assert_eq!(quotas.check(&cost, 10, 5000), Ok(()));
+        assert_eq!(quotas.check(&cost, 10), Ok(()));
         let more_memory = Cost {
             memory_bytes: 1001,
             ..cost
@@ -86,13 +80,12 @@ mod tests {
             disk_bytes: 2001,
             ..cost
         };
-        for (cost, runs, free, said) in [
-            (more_memory, 1, 5000, "of memory, more than"),
-            (cost, 1, 999, "are free"),
-            (more_disk, 1, 5000, "of disk"),
-            (cost, 11, 5000, "11 runs take about 65 s"),
+        for (cost, runs, said) in [
+            (more_memory, 1, "of memory, more than"),
+            (more_disk, 1, "of disk"),
+            (cost, 11, "11 runs take about 65 s"),
         ] {
-            let why = quotas.check(&cost, runs, free).expect_err("too much");
+            let why = quotas.check(&cost, runs).expect_err("too much");
             assert!(why.contains(said), "{why}");
         }
     }

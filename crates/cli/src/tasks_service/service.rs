@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dpb_core::Timer;
-use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::measure::{Provenance, Record};
 use dpb_link::budget::{Budget, Reserved};
 use dpb_link::tag::STOP;
@@ -29,6 +28,7 @@ use crate::contained::{OutputSoFar, Watch};
 use crate::executor::{Done, Executor, Surroundings, TestEnd};
 use crate::exit::Failure;
 use crate::plugin::Plugins;
+use crate::room::Room;
 use crate::task::{Cost, Parameter};
 
 /// The time that a client may take to send what it has announced.
@@ -130,10 +130,9 @@ impl TasksService {
             return Err("its parameters make another number of tests than one".to_owned());
         };
         let cost = self.cost(&test);
-        options
-            .quotas
-            .check(&cost, runs, memory_available_bytes())?;
-        Ok((test, cost))
+        options.quotas.check(&cost, runs)?;
+        let short_of = Room::of(&test, &options.data_dir).shortage(&test, &cost);
+        short_of.map_or(Ok((test, cost)), Err)
     }
 
     fn parameters(&self, task: &str) -> Result<Vec<Parameter>, String> {

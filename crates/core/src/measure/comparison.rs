@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ranks::Shift;
 use super::record::{Outcome, Record, Value};
@@ -35,27 +35,28 @@ pub struct Options {
     pub despite_interference: bool,
     /// True if records of one machine are compared although its state differs: see [`state`].
     pub across_state: bool,
-    /// By task, the metrics that it declares, the most important first: a record is about the first that it has.
-    pub declared: BTreeMap<String, Vec<String>>,
+    /// By task, the metrics that it declares, the most important first: a record is about the first that it has. A record of another
+    /// task is about its only metric.
+    pub declared: BTreeMap<String, Vec<Declared>>,
+}
+
+/// A metric that a task declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name in records.
+    pub name: String,
+    /// Which of its values is the better one.
+    pub better: Better,
 }
 
 /// Parameters that say how long and how often a test was measured, not what it is; paired tests may differ in them.
 pub const OF_PRECISION: [&str; 4] = ["repeat", "seconds", "time_budget", "warm_up_runs"];
-/// What records are about whose task nobody declares, such as results of other programs: the first that they have.
-const UNDECLARED: [&str; 7] = [
-    "items_per_s",
-    "tuples_per_s",
-    "bytes_per_s",
-    "bogo_ops_per_s",
-    "ratio",
-    "run_ns",
-    "latency_ns",
-];
 /// What an open loop is about, whatever its task: its throughput is what was offered.
 const OPEN_LOOP: &str = "latency_ns_p99";
 
 /// The better one of two values of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Better {
     /// The larger one.
     More,
@@ -64,7 +65,7 @@ pub enum Better {
 }
 
 impl Better {
-    /// Of the metric `name`. Names end in their unit: of what is counted by the second more is better, of time and memory less.
+    /// Of a metric by its `name` alone. Names end in their unit: of what is counted by the second more is better, of time and memory less.
     pub fn of(name: &str) -> Self {
         match name.contains("_per_s") {
             true => Self::More,
@@ -82,6 +83,8 @@ pub struct Comparison {
     pub parameters: BTreeMap<String, Value>,
     /// The metric; empty for a test without numbers.
     pub metric: String,
+    /// Which value of the metric is the better one.
+    pub better: Better,
     /// The first record.
     pub a: Option<SideOfComparison>,
     /// The second one.
@@ -150,7 +153,7 @@ impl Comparison {
     /// The gain of B over A: above 1 it is better, below it is worse.
     pub fn gain(&self) -> Option<f64> {
         let ratio = self.ratio?;
-        Some(match Better::of(&self.metric) {
+        Some(match self.better {
             Better::More => ratio,
             Better::Less => 1.0 / ratio,
         })
@@ -216,7 +219,7 @@ impl Comparison {
         };
         (self.ratio_low, self.ratio_high) = (Some(low), Some(high));
         let is_within = low * (1.0 + margin) >= 1.0 && high <= 1.0 + margin;
-        self.verdict = match Better::of(&self.metric) {
+        self.verdict = match self.better {
             _ if is_within => Judgement::Same,
             Better::More if low > 1.0 => Judgement::Better,
             Better::More if high < 1.0 => Judgement::Worse,
@@ -259,6 +262,7 @@ fn alone(record: &Record, verdict: Judgement, options: &Options) -> Comparison {
         task: record.task.clone(),
         parameters: record.parameters.clone(),
         metric: metric.to_owned(),
+        better: better(record, metric, options),
         a,
         b,
         ratio: None,
@@ -272,11 +276,7 @@ fn alone(record: &Record, verdict: Judgement, options: &Options) -> Comparison {
 /// A comparison for each metric, not judged yet, and the runs that it will be judged by.
 fn pair(a: &Record, b: &Record, options: &Options) -> Vec<(Comparison, Option<Runs>)> {
     let metrics: Vec<&str> = match &options.metrics[..] {
-        [] => vec![
-            main_metric(a, options)
-                .or_else(|| main_metric(b, options))
-                .unwrap_or_default(),
-        ],
+        [] => vec![metric_of_both(a, b, options)],
         metrics => metrics.iter().map(String::as_str).collect(),
     };
     let pairs = metrics.into_iter().map(|metric| {
@@ -292,6 +292,7 @@ fn pair(a: &Record, b: &Record, options: &Options) -> Vec<(Comparison, Option<Ru
             ..alone(a, Judgement::NotComparable, options)
         };
         compared.metric = metric.to_owned();
+        compared.better = better(a, metric, options);
         let logarithms = |record: &Record| -> Vec<f64> {
             let values = runs(record, metric);
             values.iter().map(|value| value.ln()).collect()
@@ -334,7 +335,7 @@ fn runs(record: &Record, metric: &str) -> Vec<f64> {
 }
 
 /// What the record is about.
-fn main_metric<'a>(record: &Record, options: &'a Options) -> Option<&'a str> {
+fn main_metric<'a>(record: &'a Record, options: &'a Options) -> Option<&'a str> {
     let is_open =
         matches!(record.parameters.get("mode"), Some(Value::Text(mode)) if mode == "open");
     let has = |metric: &&str| record.summary.contains_key(*metric);
@@ -342,9 +343,32 @@ fn main_metric<'a>(record: &Record, options: &'a Options) -> Option<&'a str> {
         return Some(OPEN_LOOP);
     }
     match options.declared.get(&record.task) {
-        Some(metrics) => metrics.iter().map(String::as_str).find(has),
-        None => UNDECLARED.into_iter().find(has),
+        Some(metrics) => metrics.iter().map(|metric| metric.name.as_str()).find(has),
+        None if record.summary.len() == 1 => record.summary.keys().next().map(String::as_str),
+        None => None,
     }
+}
+
+/// What a pair is about: what A is about if B has it too, else the first declared metric that both have. Of a paper's number, which is one
+/// metric of a test, that is the one.
+fn metric_of_both<'a>(a: &'a Record, b: &'a Record, options: &'a Options) -> &'a str {
+    let mains = [main_metric(a, options), main_metric(b, options)];
+    let has = |record: &Record, metric: &str| record.summary.contains_key(metric);
+    let is_shared = |metric: &&str| has(a, metric) && has(b, metric);
+    let declared = options.declared.get(&a.task).into_iter().flatten();
+    let declared = declared.map(|metric| metric.name.as_str());
+    let mut shared = mains.into_iter().flatten().chain(declared);
+    let first = mains.into_iter().flatten().next();
+    shared.find(is_shared).or(first).unwrap_or_default()
+}
+
+/// Which value of a record's metric is the better one: as its task declares, else by the metric's name.
+fn better(record: &Record, metric: &str, options: &Options) -> Better {
+    let declared = options.declared.get(&record.task);
+    let mut declared = declared.into_iter().flatten();
+    declared
+        .find(|declared| declared.name == metric)
+        .map_or_else(|| Better::of(metric), |declared| declared.better)
 }
 
 /// Why there is no ratio.

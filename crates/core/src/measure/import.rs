@@ -16,10 +16,31 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
+use super::comparison::{Better, Declared};
 use super::record::{Outcome, Provenance, Record, SCHEMA_VERSION, Value, unique_id};
 use crate::Evidence;
 
 pub use criterion::records as of_criterion;
+
+/// The task of Criterion's records.
+pub const CRITERION: &str = "criterion";
+
+/// The metrics of Criterion's records, the most important first.
+pub fn metrics_of_criterion() -> Vec<Declared> {
+    declared(&[
+        ("items_per_s", Better::More),
+        ("bytes_per_s", Better::More),
+        ("run_ns", Better::Less),
+    ])
+}
+
+fn declared(metrics: &[(&str, Better)]) -> Vec<Declared> {
+    let metrics = metrics.iter().map(|(name, better)| Declared {
+        name: (*name).to_owned(),
+        better: *better,
+    });
+    metrics.collect()
+}
 
 /// A program whose results can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +101,40 @@ impl Program {
             Self::StressNg => "stress-ng",
             Self::Perftest => "perftest",
         }
+    }
+
+    /// The metrics of its records, the most important first.
+    pub fn metrics(self) -> Vec<Declared> {
+        use Better::{Less, More};
+        let metrics: &[(&str, Better)] = match self {
+            Self::Fio => &[
+                ("items_per_s", More),
+                ("bytes_per_s", More),
+                ("latency_ns_p50", Less),
+                ("latency_ns_p99", Less),
+            ],
+            Self::Iperf3 => &[
+                ("bytes_per_s", More),
+                ("packets_per_s", More),
+                ("jitter_ns", Less),
+            ],
+            Self::Sysbench => &[
+                ("items_per_s", More),
+                ("bytes_per_s", More),
+                ("latency_ns_mean", Less),
+                ("latency_ns_p95", Less),
+            ],
+            Self::StressNg => &[("bogo_ops_per_s", More), ("bogo_ops_per_cpu_s", More)],
+            Self::Perftest => &[
+                ("items_per_s", More),
+                ("bytes_per_s", More),
+                ("bytes_per_s_peak", More),
+                ("latency_ns_p50", Less),
+                ("latency_ns_mean", Less),
+                ("latency_ns_p99", Less),
+            ],
+        };
+        declared(metrics)
     }
 
     /// The program that wrote `text`, by what no other writes.

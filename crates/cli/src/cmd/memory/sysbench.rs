@@ -22,6 +22,7 @@ pub(super) fn peer(runs: &RunFlags, test: &Test) -> Peer<'static> {
         figures: FIGURES,
         judged: "bytes_per_s",
         before: &|| {},
+        no_server: None,
     }
 }
 

@@ -23,7 +23,7 @@ use crate::exit::Failure;
 use crate::interrupt;
 use crate::output;
 use crate::ssh::{SshAgent, check_target};
-use crate::task::{EndPass, Kind, ServerEnd};
+use crate::task::{Cost, EndPass, Kind, ServerEnd};
 use crate::tasks_service::client::{Client, TasksError};
 use crate::tasks_service::protocol::{Asked, Checked, Description, Ready, TestOrder};
 
@@ -33,6 +33,9 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(600);
 const BUSY_INTERVAL: Duration = Duration::from_secs(1);
 /// What an address of ssh's begins with.
 const SSH: &str = "ssh:";
+
+/// Most characters that are shown of the reason why a machine does not take a test.
+const REASON_CHARS_MAX: usize = 2000;
 
 const MACHINES: &str = "Other machines";
 
@@ -151,10 +154,11 @@ impl Machines {
         self.0.is_empty()
     }
 
-    /// Puts each test of the box on all machines, one after the other, and asks these whether they take it.
+    /// Puts each test of the box on all machines, one after the other, and asks these what it takes there. A machine that does not
+    /// take a test gets it all the same: it is asked again when the test is due, and its reason is the test's record.
     ///
     /// # Errors
-    /// If a machine refuses a test, with its reason.
+    /// If a machine cannot be asked.
     pub(super) fn spread(&self, asked: &mut MeasurementBox, flags: &Flags) -> Result<(), Failure> {
         if self.are_none() {
             return Ok(());
@@ -168,10 +172,10 @@ impl Machines {
             if !flags.without_this_machine {
                 asked.tests.push(test.clone());
             }
-            for (machine, costs) in self.0.iter().zip(&checked) {
+            for (machine, told) in self.0.iter().zip(&checked) {
                 asked.tests.push(Test {
                     site: Site::On(machine.label.clone()),
-                    known_cost: Some(costs[at]),
+                    told: Some(told[at].clone()),
                     ..test.clone()
                 });
                 if !flags.without_this_machine && machine.has_server_end(&test) {
@@ -271,26 +275,16 @@ impl Machine {
         })
     }
 
-    /// What each test takes there.
-    fn check(&self, tests: &[Test]) -> Result<Vec<crate::task::Cost>, Failure> {
+    /// What each test takes there, or why it is not taken.
+    fn check(&self, tests: &[Test]) -> Result<Vec<Result<Cost, String>>, Failure> {
         let asked: Vec<Asked> = tests.iter().map(asked).collect();
         let checked = Client::connect(&self.connect).and_then(|mut client| client.check(&asked));
         let checked = checked.map_err(|error| failure(&self.label, &error))?;
-        let mut costs = Vec::with_capacity(tests.len());
-        for (test, checked) in tests.iter().zip(checked) {
-            match checked {
-                Checked::Takes(taken) => costs.push(taken.into()),
-                Checked::Refused(why) => {
-                    let why = dpb_core::printable(&why, 2000);
-                    return Err(Failure::usage(format!(
-                        "{} does not take `{}`: {why}; leave it out with --filter",
-                        self.label,
-                        test.title()
-                    )));
-                }
-            }
-        }
-        Ok(costs)
+        let told = checked.into_iter().map(|checked| match checked {
+            Checked::Takes(taken) => Ok(taken.into()),
+            Checked::Refused(why) => Err(dpb_core::printable(&why, REASON_CHARS_MAX)),
+        });
+        Ok(told.collect())
     }
 
     /// Whether the test can also run between this machine and that one.

@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use dpb_core::measure::{Reading, Record};
 use serde_json::{Value, json};
 
-use super::report::write_whole;
 use crate::boxes::{MeasurementBox, Site, Test};
 use crate::contained;
 use crate::exit::Failure;
+use crate::output::write_whole;
 
 /// Most numbered folders that are tried.
 const FOLDERS_MAX: u32 = 10_000;

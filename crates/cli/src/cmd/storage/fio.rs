@@ -34,6 +34,7 @@ pub(super) fn peer<'a>(
         figures: FIGURES,
         judged: "items_per_s",
         before,
+        no_server: None,
     }
 }
 

@@ -11,7 +11,14 @@ fn options() -> Options {
         across_evidence: false,
         despite_interference: false,
         across_state: false,
-        declared: BTreeMap::new(),
+        declared: BTreeMap::from([("op".to_owned(), vec![declared("items_per_s", Better::More)])]),
+    }
+}
+
+fn declared(name: &str, better: Better) -> Declared {
+    Declared {
+        name: name.to_owned(),
+        better,
     }
 }
 
@@ -209,18 +216,28 @@ fn a_record_is_about_the_first_metric_that_its_task_declares() {
         record.sample("ns_per_access", (0..7).map(run).collect());
         record
     };
-    let (found, notes) = verdict(&chain(80.0), &chain(90.0), &options());
-    assert_eq!(found, Judgement::NotComparable);
-    assert_eq!(notes, ["no main metric is known; name one"]);
-    let metrics = ["accesses_per_s", "ns_per_access"].map(str::to_owned);
-    let declared = Options {
-        declared: BTreeMap::from([("memory".to_owned(), metrics.to_vec())]),
+    let declaring = |metrics: Vec<Declared>| Options {
+        declared: BTreeMap::from([("memory".to_owned(), metrics)]),
         ..options()
     };
-    assert_eq!(
-        verdict(&chain(80.0), &chain(90.0), &declared).0,
-        Judgement::Worse
-    );
+    let (fast, slow) = (chain(80.0), chain(90.0));
+    let metrics = vec![
+        declared("accesses_per_s", Better::More),
+        declared("ns_per_access", Better::Less),
+    ];
+    let (found, _) = verdict(&fast, &slow, &declaring(metrics));
+    assert_eq!(found, Judgement::Worse);
+    let turned = declaring(vec![declared("ns_per_access", Better::More)]);
+    assert_eq!(verdict(&fast, &slow, &turned).0, Judgement::Better);
+    // Of a task that nobody declares: its only metric, by its name.
+    assert_eq!(verdict(&fast, &slow, &options()).0, Judgement::Worse);
+    let (mut two, mut others) = (fast.clone(), slow.clone());
+    for record in [&mut two, &mut others] {
+        record.sample("bytes_per_s", vec![1.0; 7]);
+    }
+    let (found, notes) = verdict(&two, &others, &options());
+    assert_eq!(found, Judgement::NotComparable);
+    assert_eq!(notes, ["no main metric is known; name one"]);
 }
 
 #[test]
@@ -239,4 +256,32 @@ fn samples_of_messages_are_no_runs() {
     let (found, notes) = verdict(&messages(1.0), &messages(2.0), &by_message);
     assert_eq!(found, Judgement::NotComparable);
     assert_eq!(notes, ["A has no `latency_ns`"]);
+}
+
+#[test]
+fn a_pair_is_about_a_metric_that_both_have() {
+    let declaring = Options {
+        declared: BTreeMap::from([(
+            "op".to_owned(),
+            vec![
+                declared("items_per_s", Better::More),
+                declared("latency_ns_p99", Better::Less),
+            ],
+        )]),
+        ..options()
+    };
+    let mut of_paper = record(64, 1e6);
+    of_paper.summary.remove("items_per_s");
+    let whole = record(64, 0.5e6);
+    for (a, b, expected) in [
+        (&of_paper, &whole, Judgement::Worse),
+        (&whole, &of_paper, Judgement::Better),
+    ] {
+        let [compared] = &compare(std::slice::from_ref(a), std::slice::from_ref(b), &declaring)[..]
+        else {
+            panic!("one")
+        };
+        assert_eq!(compared.metric, "latency_ns_p99");
+        assert_eq!(compared.verdict, expected);
+    }
 }

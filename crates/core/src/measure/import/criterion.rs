@@ -15,7 +15,7 @@ pub fn records(benchmark: &str, sample: &str, origin: &Origin) -> Result<Record,
     };
     let benchmark = json("benchmark.json", benchmark)?;
     let sample = json("sample.json", sample)?;
-    let mut record = super::record("criterion", "", origin, "", 0.0);
+    let mut record = super::record(super::CRITERION, "", origin, "", 0.0);
     for (theirs, ours) in [
         ("group_id", "group"),
         ("function_id", "function"),

@@ -209,3 +209,37 @@ fn nothing_that_is_cut_or_spoilt_panics() {
         }
     }
 }
+
+#[test]
+fn every_record_has_a_metric_that_its_program_declares() {
+    const LATENCY: &str = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   \
+        99% percentile[usec]   99.9% percentile[usec]\n 64      1000          1.50           9.00         2.00     \t       2.10        \
+        \t0.30   \t\t3.25    \t\t8.00\n";
+    let texts = [
+        FIO, IPERF3, IPERF3_UDP, SYSBENCH, STRESS_NG, PERFTEST, LATENCY,
+    ];
+    let records = texts
+        .iter()
+        .flat_map(|text| read(Program::of(text).expect("known"), text));
+    let mut records: Vec<Record> = records.collect();
+    let (items, bytes) = ("\"Elements\"", "\"Bytes\"");
+    for benchmark in [
+        BENCHMARK.replace(bytes, items),
+        BENCHMARK.replace(items, bytes),
+    ] {
+        records.push(of_criterion(&benchmark, SAMPLE, &origin()).unwrap());
+    }
+    let programs = Program::ALL.map(|program| (program.name(), program.metrics()));
+    let criterion = (CRITERION, metrics_of_criterion());
+    for (task, declared) in programs.into_iter().chain([criterion]) {
+        let own: Vec<&Record> = records.iter().filter(|r| r.task == task).collect();
+        let has = |record: &Record, metric: &Declared| record.summary.contains_key(&metric.name);
+        for record in &own {
+            assert!(declared.iter().any(|metric| has(record, metric)), "{task}");
+        }
+        for metric in &declared {
+            let is_there = own.iter().any(|record| has(record, metric));
+            assert!(is_there, "{task}: {}", metric.name);
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! The memory and the disk that this machine has for a test.
+//! The memory and the disk that this machine has for a test, of its own or of a client.
 
 use std::path::{Path, PathBuf};
 
@@ -11,16 +11,16 @@ use crate::task::Cost;
 
 /// What is free here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub struct Room {
     /// Bytes of main memory.
-    pub(super) memory_bytes: u64,
+    pub memory_bytes: u64,
     /// Bytes on the disk that the test's data lies on.
-    pub(super) disk_bytes: u64,
+    pub disk_bytes: u64,
 }
 
 impl Room {
     /// What is free now, for a test that keeps its data in `data_dir` unless it names a file. Where the system does not say, there is no limit.
-    pub(super) fn of(test: &Test, data_dir: &Path) -> Self {
+    pub fn of(test: &Test, data_dir: &Path) -> Self {
         let place = test.value("file").map(PathBuf::from);
         let place = place.as_deref().unwrap_or(data_dir);
         // It need not be there yet.
@@ -33,7 +33,7 @@ impl Room {
     }
 
     /// The reason why the test cannot run here, if it takes more than there is. Other machines look for themselves.
-    pub(super) fn shortage(&self, test: &Test, cost: &Cost) -> Option<String> {
+    pub fn shortage(&self, test: &Test, cost: &Cost) -> Option<String> {
         if matches!(test.site, Site::On(_)) {
             return None;
         }

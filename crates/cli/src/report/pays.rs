@@ -1,13 +1,14 @@
-//! Below the table of `dpb op`: from which size on a device is faster than software on this machine's cores, and what it
-//! saves them (dpBento, figure 6).
+//! From which size on a device, or another machine, is faster than software on this machine's cores, and what it saves them (dpBento,
+//! figure 6): below the table of `dpb op`, and in reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dpb_core::Executor;
 use dpb_core::measure::{Crossing, Crossover, Ratio, Record, Value};
 
-use super::table::parameter;
-use crate::output::{Column, Table, short_ns};
+use super::html::escape;
+use super::origin::{Origin, Origins};
+use crate::output::{Column, Table, short, short_ns};
 use crate::spec;
 
 /// What a device is held against, and what it is called.
@@ -29,45 +30,134 @@ struct Pair<'a> {
     ratio: Ratio,
 }
 
-/// A line for each device, operator and kind of software that were measured at several sizes; empty if there is none. Of open
-/// loops there is none: their rate is what was offered.
-pub(super) fn for_people(records: &[Record]) -> String {
-    let mut table = Table::new([
-        Column::left("operator"),
-        Column::right("batch"),
-        Column::right("threads"),
-        Column::right("depth"),
-        Column::left("device"),
-        Column::left("against"),
-        Column::left("pays from"),
-        Column::left("95 % CI"),
-        Column::right("most"),
-        Column::noted("host CPU an item"),
-    ]);
-    let mut has_rows = false;
+/// The titles of a row's cells.
+const TITLES: [&str; 11] = [
+    "operator",
+    "batch",
+    "threads",
+    "depth",
+    "device",
+    "against",
+    "pays from",
+    "95 % CI",
+    "most",
+    "host CPU an item",
+    "frees",
+];
+/// What the rows say, for a reader.
+const MEANING: &str = "From the size in `pays from` on the device is faster than the best software of the same run. `frees` is the number of this machine's cores \
+                       that the software would need more than the device at the device's rate, at the largest size.";
+
+/// A text for a terminal; empty if nothing was measured that could pay.
+pub fn for_people(records: &[Record]) -> String {
+    let records: Vec<&Record> = records.iter().collect();
+    match rows(&records) {
+        rows if rows.is_empty() => String::new(),
+        rows => format!("\nWhere a device pays:\n{}", table(&TITLES, rows).to_text()),
+    }
+}
+
+/// The same of a report's records, run by run, for a terminal.
+pub(super) fn text(records: &[&Record], origins: &Origins<'_>) -> Option<String> {
+    let (titles, rows) = of_runs(records, origins);
+    let text = || {
+        format!(
+            "Where a device pays\n{}\n{MEANING}\n",
+            table(&titles, rows.clone()).to_text()
+        )
+    };
+    (!rows.is_empty()).then(text)
+}
+
+/// The same for a page.
+pub(super) fn html(records: &[&Record], origins: &Origins<'_>) -> Option<String> {
+    let (titles, rows) = of_runs(records, origins);
+    if rows.is_empty() {
+        return None;
+    }
+    let cells = |row: &[String], tag: &str| {
+        let cells = row
+            .iter()
+            .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)));
+        format!("<tr>{}</tr>", cells.collect::<String>())
+    };
+    let titles: Vec<String> = titles.iter().map(ToString::to_string).collect();
+    let body: String = rows.iter().map(|row| cells(row, "td")).collect();
+    Some(format!(
+        "<h3 class=\"beside\">Where a device pays</h3><p class=\"sub\">{}</p><div class=\"wide\"><table><thead>{}</thead><tbody>{body}</tbody></table></div>",
+        escape(MEANING),
+        cells(&titles, "th"),
+    ))
+}
+
+fn table(titles: &[&str], rows: Vec<Vec<String>>) -> Table {
+    let column = |title: &&str| match *title {
+        "batch" | "threads" | "depth" | "most" | "frees" => Column::right(*title),
+        "host CPU an item" => Column::noted(*title),
+        title => Column::left(title),
+    };
+    let mut table = Table::new(titles.iter().map(column).collect::<Vec<_>>());
+    rows.into_iter().for_each(|row| table.row(row));
+    table
+}
+
+/// The rows of each run: no ratio joins two. Where there are several with rows, each row says its run.
+fn of_runs<'a>(
+    records: &[&'a Record],
+    origins: &Origins<'_>,
+) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let mut runs: Vec<(Origin<'a>, Vec<&Record>)> = Vec::new();
+    for record in records {
+        let origin = Origin::of(record);
+        match runs.iter_mut().find(|(known, _)| *known == origin) {
+            Some((_, own)) => own.push(record),
+            None => runs.push((origin, vec![record])),
+        }
+    }
+    let with_rows = runs.iter().filter(|(origin, _)| origin.is_known());
+    let with_rows = with_rows.map(|(_, own)| (own[0], rows(own)));
+    let with_rows: Vec<_> = with_rows.filter(|(_, rows)| !rows.is_empty()).collect();
+    let mut titles = TITLES.to_vec();
+    if with_rows.len() < 2 {
+        let rows = with_rows.into_iter().flat_map(|(_, rows)| rows);
+        return (titles, rows.collect());
+    }
+    titles.insert(0, "run");
+    let named = with_rows.into_iter().flat_map(|(first, rows)| {
+        let name = format!("{}, run {}", origins.machine(first), origins.number(first));
+        rows.into_iter()
+            .map(move |row| [vec![name.clone()], row].concat())
+    });
+    (titles, named.collect())
+}
+
+/// A row for each device, operator and kind of software that were measured at several sizes. Of open loops there is none: their rate is
+/// what was offered.
+fn rows(records: &[&Record]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
     for sweep in sweeps(records) {
         for (is_such, name) in SOFTWARE {
             let pairs: Vec<Pair<'_>> = sweep
                 .iter()
                 .filter_map(|device| pair(device, is_such, records))
                 .collect();
-            if let Some(row) = row(&pairs, name) {
-                table.row(row);
-                has_rows = true;
-            }
+            rows.extend(row(&pairs, name));
         }
     }
-    match has_rows {
-        true => format!("\nWhere a device pays:\n{}", table.to_text()),
-        false => String::new(),
-    }
+    rows
+}
+
+/// A parameter as it is shown.
+fn parameter(record: &Record, name: &str) -> String {
+    let value = record.parameters.get(name);
+    value.map_or("-".into(), ToString::to_string)
 }
 
 /// Records of devices that differ in size alone, and what follows from it: the usual batch does, a batch that was asked for
 /// does not.
-fn sweeps(records: &[Record]) -> Vec<Vec<&Record>> {
+fn sweeps<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
     let is_closed = |record: &&Record| parameter(record, "mode") != "open";
-    let devices = records.iter().filter(|record| is_device(record));
+    let devices = records.iter().filter(|record| is_device(record)).copied();
     let devices: Vec<&Record> = devices.filter(is_closed).collect();
     let sweeps = grouped(&devices, &["size", "batch", "input"]).into_iter();
     let sweeps = sweeps.flat_map(|sweep| {
@@ -109,7 +199,7 @@ fn executor(record: &Record) -> Option<Executor> {
 }
 
 /// The device beside the fastest software of a kind, at the same parameters and of the same evidence.
-fn pair<'a>(device: &'a Record, is_such: IsOf, records: &'a [Record]) -> Option<Pair<'a>> {
+fn pair<'a>(device: &'a Record, is_such: IsOf, records: &[&'a Record]) -> Option<Pair<'a>> {
     let parameters = |record: &Record| {
         let mut parameters = record.parameters.clone();
         parameters.remove("backend");
@@ -119,6 +209,7 @@ fn pair<'a>(device: &'a Record, is_such: IsOf, records: &'a [Record]) -> Option<
     let rate = |record: &Record| Some(record.summary.get("items_per_s")?.median);
     let software = records
         .iter()
+        .copied()
         .filter(|record| executor(record).is_some_and(is_such))
         .filter(|record| record.evidence == device.evidence && parameters(record) == wanted)
         .filter(|record| rate(record).is_some())
@@ -145,6 +236,7 @@ fn row(pairs: &[Pair<'_>], against: &str) -> Option<Vec<String>> {
         .iter()
         .max_by(|a, b| a.ratio.median.total_cmp(&b.ratio.median))?;
     let operator = parameter(first, "operator");
+    let (host_cpu, frees) = host_cpu(pairs).unzip();
     Some(vec![
         format!("{operator} {}", spec::written(first))
             .trim()
@@ -163,22 +255,38 @@ fn row(pairs: &[Pair<'_>], against: &str) -> Option<Vec<String>> {
             most.ratio.median,
             bytes(size(most.device)? as f64)
         ),
-        host_cpu(pairs).unwrap_or_else(|| "- (--host-cpu)".into()),
+        host_cpu.unwrap_or_else(|| "- (--host-cpu)".into()),
+        frees.unwrap_or_else(|| "-".into()),
     ])
 }
 
-/// At the largest size where both sides have it.
-fn host_cpu(pairs: &[Pair<'_>]) -> Option<String> {
+/// The host's CPU time of an item on both sides, at the largest size where both have it, and the cores that the difference is at the device's
+/// rate.
+fn host_cpu(pairs: &[Pair<'_>]) -> Option<(String, String)> {
     let ns = |record: &Record| Some(record.summary.get("host_cpu_ns_per_item")?.median);
-    let known = pairs
-        .iter()
-        .filter_map(|pair| Some((size(pair.device)?, ns(pair.device)?, ns(pair.software)?)));
-    let (size, device_ns, software_ns) = known.max_by_key(|(size, ..)| *size)?;
-    Some(format!(
-        "{} instead of {} at {}",
-        short_ns(device_ns),
-        short_ns(software_ns),
-        bytes(size as f64)
+    let known = pairs.iter().filter_map(|pair| {
+        Some((
+            size(pair.device)?,
+            ns(pair.device)?,
+            ns(pair.software)?,
+            pair,
+        ))
+    });
+    let (size, device_ns, software_ns, pair) = known.max_by_key(|(size, ..)| *size)?;
+    let items_per_s = pair.device.summary.get("items_per_s")?.median;
+    let cores = (software_ns - device_ns) * items_per_s / 1e9;
+    let freed = match cores > 0.0 {
+        true => format!("{} cores", short(cores)),
+        false => "none".to_owned(),
+    };
+    Some((
+        format!(
+            "{} instead of {} at {}",
+            short_ns(device_ns),
+            short_ns(software_ns),
+            bytes(size as f64)
+        ),
+        freed,
     ))
 }
 
@@ -272,6 +380,8 @@ mod tests {
             "256 B",
             "2.00x at 1 KiB",
             "2.5 us instead of 5.0 us",
+            // 0.4 million a second, 2.5 us less for each.
+            "1.00 cores",
         ] {
             assert!(row.contains(part), "{part}: {text}");
         }
@@ -325,5 +435,38 @@ mod tests {
             ..record
         });
         assert!(for_people(&measured).contains("the smallest"));
+    }
+
+    #[test]
+    fn a_report_joins_no_runs() {
+        let of_run = |run: &str, which: &[&str]| {
+            let all = [64, 1024].into_iter().flat_map(|size| {
+                let measured = |name, rate| record(name, size, rate, Evidence::Measured);
+                [measured("cpu/best", 2e6), measured("doca", 3e6)]
+            });
+            let own = all.filter(|r| which.contains(&&*parameter(r, "backend")));
+            let named = own.map(|mut record| {
+                run.clone_into(&mut record.provenance.run);
+                record
+            });
+            named.collect::<Vec<Record>>()
+        };
+        let both = ["cpu/best", "doca"];
+        let shown = |records: &[Record]| {
+            let origins = Origins::of(records);
+            let records: Vec<&Record> = records.iter().collect();
+            (html(&records, &origins), text(&records, &origins))
+        };
+        let (page, said) = shown(&of_run("one", &both));
+        let (page, said) = (page.expect("a table"), said.expect("a table"));
+        assert!(page.contains("<td>the smallest</td>") && said.contains("the smallest"));
+        assert!(!page.contains("<th>run</th>"), "{page}");
+        let two = [of_run("one", &both), of_run("two", &both)].concat();
+        let (page, _) = shown(&two);
+        let page = page.expect("a table");
+        assert_eq!(page.matches("<td>the smallest</td>").count(), 2, "{page}");
+        assert!(page.contains(", run 2</td>"), "{page}");
+        let apart = [of_run("one", &both[..1]), of_run("two", &both[1..])].concat();
+        assert_eq!(shown(&apart), (None, None));
     }
 }
