@@ -79,7 +79,8 @@ impl Outbox {
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        (self.on_wire.clear(), self.with_bodies.clear());
+        self.on_wire.clear();
+        self.with_bodies.clear();
         (self.sent, self.wired) = (0, 0);
         (self.placed, self.placed_bytes) = (0, 0);
         (self.owed, self.credit_left) = (0, 0);

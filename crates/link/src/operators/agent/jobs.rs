@@ -248,6 +248,10 @@ impl<'a> Jobs<'a> {
 
     /// A backend that does nothing with jobs in flight, and a client that takes nothing or stops in the middle of a job, are given up.
     fn look_at_silence(&mut self) -> Result<(), Broken> {
+        if let Some(rings) = &mut self.lane.rings {
+            // Outputs may be on their way that the client waits for, when all is done here.
+            rings.outgoing.in_flight()?;
+        }
         let flying = self.lane.queue.in_flight();
         let is_due = |rings: &Rings| rings.due().is_some();
         let owes = flying > 0
