@@ -24,6 +24,7 @@ pub fn families(first: &[&'static dyn Family], operators: Operators) -> Families
         &Dpdk,
         &Rdma,
         kept(remote::family(operators)),
+        kept(remote::rdma_family(operators)),
     ]);
     Families::new(families.leak())
 }

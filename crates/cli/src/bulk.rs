@@ -1,6 +1,7 @@
-//! RDMA as the pushdown's transport beside TCP: what the command line says, and `dpb-accel`'s rings as `dpb-link` takes them.
+//! RDMA as a transport beside TCP, of the pushdown's rows and of `remote-rdma/…`: what the command line says, and `dpb-accel`'s rings as `dpb-link` takes them.
 
 use std::hash::{BuildHasher, RandomState};
+use std::os::fd::BorrowedFd;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use dpb_accel::rdma::bulk::{
 };
 use dpb_core::{Unsupported, WallClock};
 use dpb_link::bulk::{
-    Acceptor, BodyReader, BodyWriter, Broken, Connected, Connector, Offer, Ring,
+    Acceptor, BodyReader, BodyWriter, Broken, Connected, Connector, Duplex, Offer, Ring,
     TRANSPORT_BYTES_MAX,
 };
 
@@ -54,9 +55,18 @@ impl Choice {
 
     /// For an agent: who accepts offers, or what clients are told.
     pub fn accepts(&self) -> Result<Arc<dyn Acceptor>, String> {
+        Ok(Arc::new(self.rdma()?))
+    }
+
+    /// For an agent: who accepts offers and makes some, or what clients are told.
+    pub fn duplex(&self) -> Result<Arc<dyn Duplex>, String> {
+        Ok(Arc::new(self.rdma()?))
+    }
+
+    fn rdma(&self) -> Result<Rdma, String> {
         match self {
             Self::Tcp => Err("it was started with --bulk tcp".to_owned()),
-            Self::Rdma(rdma) => Ok(Arc::new(rdma.clone())),
+            Self::Rdma(rdma) => Ok(rdma.clone()),
         }
     }
 }
@@ -78,6 +88,11 @@ impl FromStr for Choice {
 }
 
 impl Rdma {
+    /// By this device, or by the first whose port is up.
+    pub fn new(device: Option<String>) -> Self {
+        Self { device }
+    }
+
     fn circumstances(&self) -> Circumstances {
         Circumstances {
             device: self.device.clone(),
@@ -173,6 +188,14 @@ impl BodyReader for In {
     fn check(&mut self) -> Result<(), Broken> {
         self.0.check().map_err(broken)
     }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.0.file()
+    }
+
+    fn arm(&mut self) -> Result<(), Broken> {
+        self.0.arm().map_err(broken)
+    }
 }
 
 #[cfg(test)]
@@ -186,6 +209,7 @@ mod tests {
             assert_eq!(choice.to_text(), text);
             assert_eq!(choice.offers().is_some(), text != "tcp");
             assert_eq!(choice.accepts().is_ok(), text != "tcp");
+            assert_eq!(choice.duplex().is_ok(), text != "tcp");
         }
         let colon: Choice = "rdma:mlx5_0".parse().expect("as of a backend");
         assert_eq!(colon.to_text(), "rdma/mlx5_0");

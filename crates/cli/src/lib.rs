@@ -198,12 +198,22 @@ impl Dpb {
         self
     }
 
+    /// The families of all backends that the program has, for who opens some by name. What they need is kept as long as the process.
+    pub fn families(self) -> Families {
+        self.backends_and_operators().0
+    }
+
     /// Does what the process's command line says. To be called once: what the program has is kept as long as the process.
     pub fn main(self) -> ExitCode {
+        let (families, operators) = self.backends_and_operators();
+        run(families, operators)
+    }
+
+    fn backends_and_operators(self) -> (Families, Operators) {
         let lists = [self.operators, registry::OPERATORS, operators::DATABASE];
         let operators = Operators::new(Box::leak(Box::new(lists)));
         let families = backends::families(self.families, operators);
-        run(families, operators)
+        (families, operators)
     }
 }
 

@@ -4,18 +4,25 @@ use std::sync::Arc;
 
 use dpb_core::{Families, OpSpec, OpenError, ParameterValue, SetupError, Unsupported};
 use dpb_link::Service;
+use dpb_link::bulk::Duplex;
 use dpb_link::operators::{OperatorsService, Quotas, Resolve};
 use dpb_operators::registry::Operators;
 
-/// The service over `families`, whose operators are `operators`, of which clients get no more than `quotas`.
-pub fn service(families: Families, operators: Operators, quotas: Quotas) -> Arc<dyn Service> {
+/// The service over `families`, whose operators are `operators`, of which clients get no more than `quotas`. `duplex` is the transport of
+/// clients that ask for one, or what they are told.
+pub fn service(
+    families: Families,
+    operators: Operators,
+    quotas: Quotas,
+    duplex: Result<Arc<dyn Duplex>, String>,
+) -> Arc<dyn Service> {
     let open = move |name: &str| match families.open(name) {
         Ok(backend) => Ok(backend),
         Err(OpenError::Absent(why)) => Err(why),
         Err(OpenError::NoSuch(reason)) => Err(Unsupported { reason }),
     };
     let service = OperatorsService::new(Box::new(open), specs(operators));
-    Arc::new(service.with_quotas(quotas))
+    Arc::new(service.with_quotas(quotas).with_duplex(duplex))
 }
 
 /// Makes specs of what crosses.
@@ -47,7 +54,12 @@ mod tests {
         let listen = "127.0.0.1:0".parse().expect("an address");
         let agent = Agent::bind(
             AgentOptions::new(listen),
-            vec![service(families, operators, Quotas::default())],
+            vec![service(
+                families,
+                operators,
+                Quotas::default(),
+                Err("it has none".to_owned()),
+            )],
         );
         let agent = agent.expect("loopback");
         let address = agent.address();
@@ -64,6 +76,16 @@ mod tests {
                 let scan = operators.find("scan").expect("registered").default_spec();
                 let why = backend.limits(&scan).expect_err("a table").reason;
                 assert!(why.contains("its content"), "{why}");
+                // Which end lacks a transport depends on where this runs.
+                let name = format!("remote-rdma/{address}/cpu");
+                let backend = families.open(&name).expect("a backend that says why");
+                let crc32c = operators.find("crc32c").expect("registered").default_spec();
+                let why = backend
+                    .limits(&crc32c)
+                    .expect_err("the agent has none")
+                    .reason;
+                let is_named = why.contains("this end: ") || why.contains("the agent: it has none");
+                assert!(is_named && why.starts_with(&name), "{why}");
             }));
             stop.store(true, Ordering::Relaxed);
             tried.expect("as above");

@@ -1,12 +1,14 @@
-//! Operators of other machines: the family `remote`.
+//! Operators of other machines: the families `remote` and `remote-rdma`.
 
 use std::env;
 use std::path::Path;
+use std::sync::Arc;
 
 use dpb_link::operators::{Remote, Sessions};
 use dpb_link::{ClientCredentials, Pass, Token};
 use dpb_operators::registry::Operators;
 
+use crate::bulk::Rdma;
 use crate::cmd::serve::read_token;
 use crate::operators_service::specs;
 
@@ -15,10 +17,19 @@ const CREDENTIALS: &str = "DPB_CREDENTIALS";
 /// Names the file with the token of an agent on loopback.
 const TOKEN_FILE: &str = "DPB_TOKEN_FILE";
 
+/// Names the RDMA device of this machine by which items and outputs go; without it the first whose port is up.
+const RDMA_DEVICE: &str = "DPB_RDMA_DEVICE";
+
 /// The family `remote`. Its backends show what [`CREDENTIALS`] or [`TOKEN_FILE`] names: a flag would be in every record, and a file of secrets
 /// belongs to whoever runs the test, not to the test.
 pub fn family(operators: Operators) -> Remote {
     Remote::new(Sessions::new(pass), specs(operators))
+}
+
+/// The family `remote-rdma`: the same whose large items and outputs go by RDMA.
+pub fn rdma_family(operators: Operators) -> Remote {
+    let device = env::var(RDMA_DEVICE).ok().filter(|name| !name.is_empty());
+    family(operators).beside("remote-rdma", "RDMA", Arc::new(Rdma::new(device)))
 }
 
 fn pass() -> Result<Pass, String> {

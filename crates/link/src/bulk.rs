@@ -20,7 +20,10 @@
 //! **Waiting** is bounded on both sides. The agent waits for credits as it waits for a socket that takes nothing; the client for
 //! a piece [`PATIENCE`] at most, and looks meanwhile whether the transport and the agent are still there.
 
+pub(crate) mod pieces;
+
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Bodies up to here stay on TCP: they are there with their header, in one packet or a few.
@@ -88,6 +91,20 @@ pub trait BodyReader: fmt::Debug + Send {
     /// # Errors
     /// The transport is broken.
     fn check(&mut self) -> Result<(), Broken>;
+
+    /// The file that is readable when a piece has arrived since [`BodyReader::arm`]. `None` if there is none: pieces are then looked for
+    /// now and then.
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Has the file tell of the next piece; of one that has arrived by now it need not tell.
+    ///
+    /// # Errors
+    /// The transport is broken.
+    fn arm(&mut self) -> Result<(), Broken> {
+        Ok(())
+    }
 }
 
 /// The client's part of opening a transport.
@@ -128,6 +145,11 @@ pub trait Acceptor: fmt::Debug + Send + Sync {
     /// Why not, for the client to be told.
     fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn BodyWriter>), String>;
 }
+
+/// What an end brings to a transport in both directions.
+pub trait Duplex: Connector + Acceptor {}
+
+impl<T: Connector + Acceptor> Duplex for T {}
 
 /// The transport of a client's large bodies.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,9 +18,9 @@ use std::time::Duration;
 use dpb_core::Timer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::bulk::{Incoming, Outgoing};
 use self::pacer::Pacer;
 use self::timed::Grant;
+use crate::bulk::pieces::{Incoming, Outgoing};
 use crate::error::{LinkError, refusal_bytes};
 use crate::header::Header;
 use crate::stream::{SILENT_MAX, Stream, set_options};
@@ -68,7 +68,8 @@ pub struct Link {
     grant: Option<Grant>,
     stop: fn() -> bool,
     /// The other transport's ends for large bodies; none where they go over TCP.
-    outgoing: Option<Outgoing>,
+    /// The end that sends, and one of two references: the holder of the other counts the transports by it.
+    outgoing: Option<(Outgoing, Arc<()>)>,
     incoming: Option<Incoming>,
     /// A frame that came while credits were waited for.
     interjected: Option<Header>,

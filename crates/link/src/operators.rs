@@ -43,10 +43,26 @@
 //! | 17 | job | client | see `job`: id, places of items and slots, the bytes of the items | 18 |
 //! | 18 | done | agent | see `job`: id, result, outcomes of the items, the bytes of the outputs | |
 //! | 19 | refused | agent | a kind (1 byte), its numbers, reason (text) | |
+//! | 20 | ring | client | the transport's words for the client's ring | 21 |
+//! | 21 | rings | agent | words that answer, and words for the agent's ring, each behind its length (4 bytes) | |
+//! | 22 | join | client | words that answer | 23 |
+//! | 23 | joined | agent | empty | |
+//! | 24 | placed job | client | see `job`: a job without the bytes of its items | 18, 25 |
+//! | 25 | placed done | agent | see `job`: a completion without the bytes of the outputs | |
+//! | 26 | credit | both | pieces of this side's ring that are free again (4 bytes) | |
 //!
-//! After `opened` a connection carries jobs and nothing else, in any number, in either direction; completions come in any order. The client
-//! has at most `depth` jobs and the granted bytes in flight, each job counted as the bytes of its items, its slots and its lists. Lengths are
-//! checked before anything is allocated. A message that is wrong in any way ends its connection; the agent says why first.
+//! **A transport beside the connection** ([`Remote::beside`], [`OperatorsService::with_duplex`]) is agreed on before `open`: a ring of
+//! pieces at each end ([`bulk`](crate::bulk)), into which the other end writes. Items of a job, and outputs, of more than
+//! [`INLINE_BYTES_MAX`](crate::bulk::INLINE_BYTES_MAX) bytes go there, and their messages are the placed ones. Bodies come in the order of
+//! their messages, cut into pieces; a piece has come when the transport itself says so. A message does not wait for its pieces, nor do later
+//! messages: pieces may wait for a credit, which comes among the messages. What is missing at an end, when the backend is
+//! opened, is `Unsupported` and never another way; a transport that breaks later ends the connection. What a device may write to is its ring, which
+//! the transport owns, and never a job's memory.
+//!
+//! After `opened` a connection carries jobs, completions and credits and nothing else, in any number, in either direction; completions come
+//! in any order. The client has at most `depth` jobs and the granted bytes in flight, each job counted as the bytes of its items, its slots
+//! and its lists. Lengths are checked before anything is allocated. A message that is wrong in any way ends its connection; the agent says why
+//! first.
 //!
 //! **An agent that is gone** is noticed by the socket, or by its silence: a queue whose jobs bring no byte for the
 //! [patience](Remote::with_patience), which grows with the cost of the jobs in flight, is over. Its jobs end with
@@ -60,10 +76,21 @@ mod job;
 mod outbox;
 mod protocol;
 mod quotas;
+mod rings;
 mod session;
 mod spec;
 mod talk;
 mod wire;
+
+/// The family's name.
+const REMOTE: &str = "remote";
+
+/// Whether `name` is that of a backend of yet another machine: one of the family `remote`, or of another that begins with `remote-`.
+pub fn is_remote(name: &str) -> bool {
+    let family = name.split(['/', ':']).next().unwrap_or(name);
+    let rest = family.strip_prefix(REMOTE);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
 
 pub use agent::{OpenBackend, OperatorsService};
 pub use client::{Dial, Dialled, Remote, lost, tcp};

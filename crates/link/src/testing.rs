@@ -68,7 +68,10 @@ fn lock(held: &Held) -> MutexGuard<'_, Shared> {
 
 /// The agent's end.
 #[derive(Debug)]
-pub struct Out(Held);
+pub struct Out {
+    held: Held,
+    written: Arc<AtomicU64>,
+}
 
 /// The client's end.
 #[derive(Debug)]
@@ -79,11 +82,11 @@ pub struct In {
 
 impl BodyWriter for Out {
     fn ring(&self) -> Ring {
-        lock(&self.0).ring
+        lock(&self.held).ring
     }
 
     fn write(&mut self, parts: &[&[u8]]) -> Result<(), Broken> {
-        let mut shared = lock(&self.0);
+        let mut shared = lock(&self.held);
         let number = shared.next;
         let due = shared.written.len();
         assert!(
@@ -96,6 +99,8 @@ impl BodyWriter for Out {
         let at = shared.place(number);
         shared.memory[at..at + bytes.len()].copy_from_slice(&bytes);
         shared.next += 1;
+        self.written
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut written = (number, bytes.len(), there);
         match shared.fault {
             Fault::Breaks(which) if which == number => {
@@ -114,7 +119,7 @@ impl BodyWriter for Out {
     }
 
     fn in_flight(&mut self) -> Result<u32, Broken> {
-        let shared = lock(&self.0);
+        let shared = lock(&self.held);
         shared.noticed(false)?;
         let now = Instant::now();
         let in_flight = shared.written.iter().filter(|written| written.2 > now);
@@ -172,8 +177,12 @@ pub fn ends(ring: Ring, fault: Fault, delay: Duration) -> (Out, In) {
         delay,
         broke: None,
     }));
-    let (held, reader) = (held.clone(), In { held, next: 0 });
-    (Out(held), reader)
+    let reader = In {
+        held: held.clone(),
+        next: 0,
+    };
+    let written = Arc::default();
+    (Out { held, written }, reader)
 }
 
 /// Client and agent, for one to find the other's ring; the ring of each connection has the next of `faults`, the last one over
@@ -181,25 +190,41 @@ pub fn ends(ring: Ring, fault: Fault, delay: Duration) -> (Out, In) {
 #[derive(Debug)]
 pub struct Device {
     ring: Ring,
+    /// The time that a piece takes.
+    delay: Duration,
     faults: Mutex<Vec<Fault>>,
     offered: Mutex<HashMap<u64, Out>>,
     next: AtomicU64,
+    /// Bytes that were written to its rings.
+    written: Arc<AtomicU64>,
     /// What the client's side refuses with, once it has the answer.
     pub refuses: Mutex<Option<String>>,
     this: Weak<Self>,
 }
 
 impl Device {
-    /// A device whose rings are such.
+    /// A device whose rings are such, and whose pieces take a while.
     pub fn new(ring: Ring, faults: &[Fault]) -> Arc<Self> {
+        Self::with_delay(ring, faults, Duration::from_micros(200))
+    }
+
+    /// The same whose pieces take so long.
+    pub fn with_delay(ring: Ring, faults: &[Fault], delay: Duration) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             ring,
+            delay,
             faults: Mutex::new(faults.to_vec()),
             offered: Mutex::default(),
             next: AtomicU64::new(0),
+            written: Arc::default(),
             refuses: Mutex::default(),
             this: this.clone(),
         })
+    }
+
+    /// Bytes that were written to its rings so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 }
 
@@ -215,7 +240,8 @@ impl Connector for Device {
             1 => faults[0],
             _ => faults.remove(0),
         };
-        let (writer, reader) = ends(self.ring, fault, Duration::from_micros(200));
+        let (mut writer, reader) = ends(self.ring, fault, self.delay);
+        writer.written = Arc::clone(&self.written);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut offered = self.offered.lock().expect("no holder panics");
         offered.insert(number, writer);

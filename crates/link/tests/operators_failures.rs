@@ -208,7 +208,7 @@ fn an_agent_of_another_version() {
     let why = remote().open(&format!("{address}/cpu")).err();
     let why = why.expect("another version").to_string();
     assert!(
-        why.contains("version 2") && why.contains("version 1"),
+        why.contains("version 3") && why.contains("version 2"),
         "{why}"
     );
     // And what is no agent at all.

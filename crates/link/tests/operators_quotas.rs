@@ -4,11 +4,13 @@ mod operators_support;
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use dpb_core::{Backend, Family, OpSpec};
-use dpb_link::operators::{Dialled, Quotas, Remote, SessionSecurity, Share};
+use dpb_core::{Backend, Family, OpSpec, Unsupported};
+use dpb_link::operators::{Dialled, OperatorsService, Quotas, Remote, SessionSecurity, Share};
 use dpb_operators::registry;
 use operators_support::{Served, resolve, service};
 
@@ -129,4 +131,35 @@ fn shares_are_a_clients_and_are_given_back() {
         let name = format!("sim/lanes={lanes}");
         drop(open_in_time(ONE, served.address, &name));
     }
+}
+
+/// A device that takes long to open keeps those waiting who want it too, and nobody else.
+#[test]
+fn a_backend_that_is_slow_to_open_keeps_nobody_else_waiting() {
+    let (began, begins) = mpsc::channel();
+    let (go, goes) = mpsc::channel::<()>();
+    let goes = Mutex::new(goes);
+    let opens = Arc::new(AtomicUsize::new(0));
+    let count = opens.clone();
+    let open = move |name: &str| -> Result<Box<dyn Backend>, Unsupported> {
+        count.fetch_add(1, Ordering::Relaxed);
+        if name == "slow" {
+            began.send(()).expect("the test waits");
+            goes.lock().expect("no panic").recv().expect("told to go on");
+        }
+        Ok(operators_support::best())
+    };
+    let served = Served::start(OperatorsService::new(Box::new(open), resolve));
+    let address = served.address;
+    thread::scope(|scope| {
+        let slow = [0, 1].map(|_| scope.spawn(move || open_from("127.0.0.1", address, "slow")));
+        begins.recv().expect("one of them opens it");
+        // Of the same client, and of another one.
+        let others = ["127.0.0.1", "127.0.0.2"].map(|from| open_from(from, address, "quick"));
+        assert!(others.iter().all(Result::is_ok));
+        go.send(()).expect("it waits");
+        let slow = slow.map(|slow| slow.join().expect("no panic"));
+        assert!(slow.iter().all(Result::is_ok));
+        assert_eq!(opens.load(Ordering::Relaxed), 2, "each was opened once");
+    });
 }

@@ -18,6 +18,7 @@
 mod endpoint;
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -215,6 +216,19 @@ impl Receiver {
         let id = self.next;
         self.next += 1;
         Ok(self.end.lane.post_empty_receive(id)?)
+    }
+
+    /// The file that is readable when a piece has arrived since [`Receiver::arm`].
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.end.completions.file()
+    }
+
+    /// Has the file tell of the next piece; of one that has arrived by now it need not tell.
+    ///
+    /// # Errors
+    /// The device's word for what went wrong.
+    pub fn arm(&mut self) -> Result<(), Broken> {
+        Ok(self.end.completions.arm()?)
     }
 
     /// Whether anything can still arrive.
@@ -470,7 +484,7 @@ impl End {
             let left = PATIENCE.saturating_sub(silence.lasts(&*self.clock));
             if left.is_zero() {
                 return Err(unsupported(&format!(
-                    "the agent's device did not answer for {PATIENCE:?}"
+                    "the other side's device did not answer for {PATIENCE:?}"
                 )));
             }
             self.completions.arm().map_err(call)?;
@@ -480,8 +494,11 @@ impl End {
             }
             self.completions.sleep(left);
         }
-        succeeded(&completion[0])
-            .map_err(|broken| unsupported(&format!("the agent's device does not answer: {broken}")))
+        succeeded(&completion[0]).map_err(|broken| {
+            unsupported(&format!(
+                "the other side's device does not answer: {broken}"
+            ))
+        })
     }
 }
 

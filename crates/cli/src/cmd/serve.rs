@@ -31,14 +31,14 @@ use crate::output::{self, Format};
 use crate::tasks_service::{TasksOptions, TasksService};
 use crate::{Globals, args, interrupt, operators_service};
 
-/// Serve this machine's tables to `dpb pushdown`, its operators to `remote/HOST:PORT/BACKEND`, with --tasks its tests to `dpb run --on`,
+/// Serve this machine's tables to `dpb pushdown`, its operators to `remote/HOST:PORT/BACKEND` and `remote-rdma/…`, with --tasks its tests to `dpb run --on`,
 /// and an echo.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Memory stays below the cache plus 272 MB, whatever is asked. Once a client asks for DuckDB's scan, DuckDB \
-                  may hold as much again as the cache for its buffers (at least 256 MB), and half of that for results. Operators of other machines (remote/…) take up to 105 MB a queue (--total-queues).\n\
-                  With --credentials every connection is encrypted (TLS 1.3), and other machines may connect. Rows that go by \
-                  RDMA (--bulk) are not.\n\
+                  may hold as much again as the cache for its buffers (at least 256 MB), and half of that for results. Operators of other machines (remote/…) take up to 105 MB a queue, and by remote-rdma/… 8 MiB more (--total-queues).\n\
+                  With --credentials every connection is encrypted (TLS 1.3), and other machines may connect. What goes by \
+                  RDMA (--bulk) is not: rows of `dpb pushdown --bulk rdma`, items and outputs of remote-rdma/HOST:PORT/BACKEND.\n\
                   With --tasks, which is off by default, clients that have shown the token run dpb's tests here, one at a time: as this \
                   user, in an empty folder, with a small environment and without this agent's credentials. What such a test is \
                   refused: files, devices and other machines as parameters, plug-ins that --plugins does not name, estimates \
@@ -81,8 +81,8 @@ pub struct Args {
     /// Let clients drop files from the caches (`dpb pushdown --cold`), which slows all others
     #[arg(long)]
     allow_cold: bool,
-    /// Which way large results go to clients that ask for RDMA: tcp (never another), rdma (the first device whose port is
-    /// up), rdma/DEVICE
+    /// Which way large results go to clients that ask for RDMA, and jobs of remote-rdma/… go both ways: tcp (never another), rdma (the
+    /// first device whose port is up), rdma/DEVICE
     #[arg(long, value_name = "TRANSPORT", default_value = "rdma")]
     bulk: Choice,
     #[command(flatten)]
@@ -169,6 +169,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         globals.families,
         globals.operators,
         args.operators.quotas()?,
+        args.bulk.duplex(),
     );
     let options = AgentOptions {
         listen: resolve(&args.listen)?,

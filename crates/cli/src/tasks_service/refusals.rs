@@ -5,13 +5,11 @@
 use serde_json::Value;
 
 use dpb_core::spec::{Domain, NO_FILE};
+use dpb_link::operators::is_remote;
 use dpb_operators::registry::Operators;
 
 use super::protocol::Asked;
 use crate::task::{Kind, Parameter, Place};
-
-/// The family of other machines' backends.
-const REMOTE: &str = "remote";
 
 /// Whether a test names nothing of the agent's beyond its own data.
 ///
@@ -70,11 +68,7 @@ fn check_value(
 }
 
 fn names_remote(backends: &str) -> bool {
-    let first_words = backends.split(',').map(|name| {
-        let name = name.trim();
-        name.split(['/', ':']).next().unwrap_or(name)
-    });
-    first_words.into_iter().any(|family| family == REMOTE)
+    backends.split(',').any(|name| is_remote(name.trim()))
 }
 
 /// The part of `key=value,…` that names a file, for any operator.
@@ -133,6 +127,11 @@ mod tests {
             (
                 "op",
                 json!({ "operator": "crc32c", "backend": "cpu/best,remote/h:1/cpu" }),
+                "`backend` names",
+            ),
+            (
+                "op",
+                json!({ "operator": "crc32c", "backend": ["cpu/best", "remote-rdma:h:1/cpu"] }),
                 "`backend` names",
             ),
             ("storage", json!({ "file": "/etc/passwd" }), "`file` names"),

@@ -10,6 +10,7 @@ use dpb_core::Timer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Interrupted, Link, between, stopped};
+use crate::bulk::pieces::{Incoming, Outgoing};
 use crate::bulk::{BodyReader, BodyWriter, Broken, INLINE_BYTES_MAX, PATIENCE};
 use crate::error::{LinkError, parse_refusal};
 use crate::header::Header;
@@ -25,31 +26,6 @@ const YIELDS: Duration = Duration::from_millis(1);
 /// The time for which it sleeps then.
 const NAP: Duration = Duration::from_micros(100);
 
-/// The agent's end.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    writer: Box<dyn BodyWriter>,
-    /// Pieces of the ring that are free.
-    free: u32,
-    bytes: u64,
-    /// One of two references; the holder of the other counts the transports by it.
-    _seat: Arc<()>,
-}
-
-/// The client's end.
-#[derive(Debug)]
-pub(super) struct Incoming {
-    reader: Box<dyn BodyReader>,
-    /// Bytes of the body that was announced which were not taken yet.
-    left: usize,
-    /// Bytes of the piece that has arrived, and how many of them were taken.
-    piece: Option<usize>,
-    at: usize,
-    /// Pieces that are free and the agent does not know of.
-    owed: u32,
-    bytes: u64,
-}
-
 impl From<Broken> for LinkError {
     fn from(broken: Broken) -> Self {
         Self::Bulk(broken.0)
@@ -59,24 +35,12 @@ impl From<Broken> for LinkError {
 impl Link {
     /// Sends large bodies by this transport from now on; holds `held` as long.
     pub fn set_writer(&mut self, writer: Box<dyn BodyWriter>, held: Arc<()>) {
-        self.outgoing = Some(Outgoing {
-            free: writer.ring().pieces,
-            writer,
-            bytes: 0,
-            _seat: held,
-        });
+        self.outgoing = Some((Outgoing::new(writer), held));
     }
 
     /// Takes large bodies from this transport from now on.
     pub fn set_reader(&mut self, reader: Box<dyn BodyReader>) {
-        self.incoming = Some(Incoming {
-            reader,
-            left: 0,
-            piece: None,
-            at: 0,
-            owed: 0,
-            bytes: 0,
-        });
+        self.incoming = Some(Incoming::new(reader));
     }
 
     /// Returns true if large bodies are sent by another transport.
@@ -87,8 +51,8 @@ impl Link {
     /// Bytes of bodies that went by another transport, sent and received.
     pub fn bulk_bytes(&self) -> (u64, u64) {
         (
-            self.outgoing.as_ref().map_or(0, |end| end.bytes),
-            self.incoming.as_ref().map_or(0, |end| end.bytes),
+            self.outgoing.as_ref().map_or(0, |(end, _)| end.bytes()),
+            self.incoming.as_ref().map_or(0, Incoming::bytes),
         )
     }
 
@@ -113,8 +77,8 @@ impl Link {
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Interrupted>, LinkError> {
         let mut waiting = Waiting::new(self.patience(), Arc::clone(&self.clock));
-        while let Some(end) = &mut self.outgoing
-            && end.writer.in_flight()? > 0
+        while let Some((end, _)) = &mut self.outgoing
+            && end.in_flight()? > 0
         {
             match waiting.look() {
                 Look::Around if stop() || self.peer_gone() => {
@@ -184,8 +148,8 @@ impl Link {
     }
 
     fn piece_bytes(&self) -> usize {
-        let ring = self.outgoing.as_ref().map(|end| end.writer.ring());
-        ring.map_or(usize::MAX, |ring| ring.piece_bytes)
+        let end = self.outgoing.as_ref();
+        end.map_or(usize::MAX, |(end, _)| end.piece_bytes())
     }
 
     /// Before its pieces: there may be more of them than the ring holds, and the client gives room back as it takes them.
@@ -209,10 +173,8 @@ impl Link {
         if let Some(ended) = self.wait_for_room(stop)? {
             return Ok(Some(ended));
         }
-        if let Some(end) = &mut self.outgoing {
-            end.writer.write(parts)?;
-            end.free -= 1;
-            end.bytes += len as u64;
+        if let Some((end, _)) = &mut self.outgoing {
+            end.write(parts, len)?;
             self.sent_bytes += len as u64;
         }
         Ok(None)
@@ -222,7 +184,7 @@ impl Link {
         let since_ns = self.clock.now_ns();
         loop {
             match &mut self.outgoing {
-                Some(end) if end.free == 0 => drop(end.writer.in_flight()?),
+                Some((end, _)) if !end.has_room() => drop(end.in_flight()?),
                 _ => return Ok(None),
             }
             self.take_credits()?;
@@ -232,7 +194,11 @@ impl Link {
             if self.since(since_ns) > self.patience() {
                 return Ok(Some(Interrupted::Stalled));
             }
-            if self.outgoing.as_ref().is_some_and(|end| end.free == 0) {
+            if self
+                .outgoing
+                .as_ref()
+                .is_some_and(|(end, _)| !end.has_room())
+            {
                 let mut fds = [PollFd::new(&self.stream, PollFlags::IN | PollFlags::RDHUP)];
                 let look = Timespec::try_from(LOOK).map_err(std::io::Error::other)?;
                 // Whatever it says, it is looked at above.
@@ -260,15 +226,12 @@ impl Link {
         let body = &mut body[..header.len];
         self.receive_from_stream(body)?;
         let pieces = parse_credit(body)?;
-        let end = self
-            .outgoing
-            .as_mut()
-            .ok_or(LinkError::OutOfPlace(CREDIT))?;
-        let free = end.free.checked_add(pieces);
-        end.free = free
-            .filter(|&free| free <= end.writer.ring().pieces)
-            .ok_or(LinkError::Malformed("a credit for more than was sent"))?;
-        Ok(())
+        let end = self.outgoing.as_mut();
+        let (end, _) = end.ok_or(LinkError::OutOfPlace(CREDIT))?;
+        match end.take_credit(pieces) {
+            true => Ok(()),
+            false => Err(LinkError::Malformed("a credit for more than was sent")),
+        }
     }
 
     /// A body was announced; its own header.
@@ -277,9 +240,9 @@ impl Link {
         let body = &mut body[..header.len];
         self.receive_from_stream(body)?;
         let placed = Placed::parse(body, &self.tags)?;
-        match &mut self.incoming {
-            Some(end) if end.left == 0 => end.left = placed.len,
-            _ => return Err(LinkError::OutOfPlace(PLACED)),
+        let end = self.incoming.as_mut();
+        if !end.is_some_and(|end| end.expect(placed.len)) {
+            return Err(LinkError::OutOfPlace(PLACED));
         }
         Ok(Header {
             tag: placed.of,
@@ -289,7 +252,7 @@ impl Link {
 
     /// Returns true if what is received next comes in pieces.
     pub(super) fn is_in_pieces(&self) -> bool {
-        self.incoming.as_ref().is_some_and(|end| end.left > 0)
+        self.incoming.as_ref().is_some_and(|end| end.left() > 0)
     }
 
     /// Fills `bytes` from pieces.
@@ -297,7 +260,7 @@ impl Link {
         if self
             .incoming
             .as_ref()
-            .is_none_or(|end| bytes.len() > end.left)
+            .is_none_or(|end| bytes.len() > end.left())
         {
             return Err(LinkError::Torn);
         }
@@ -314,10 +277,7 @@ impl Link {
                 grant.account(waited, taken);
             }
             filled += taken;
-            // Not for each: the agent needs to know of one before it runs out.
-            let worth_telling = (end.reader.ring().pieces / 4).max(1);
-            if end.owed >= worth_telling {
-                let owed = std::mem::take(&mut end.owed);
+            if let Some(owed) = end.credit() {
                 self.send(CREDIT, &credit_bytes(owed))?;
             }
         }
@@ -343,7 +303,7 @@ impl Link {
             }
             match waiting.look() {
                 Look::Around if (self.stop)() => return Err(LinkError::Io(stopped())),
-                Look::Around => end.reader.check()?,
+                Look::Around => end.check()?,
                 Look::Over => {
                     return Err(LinkError::Bulk(format!(
                         "nothing arrived for {patience:?} of what the agent announced"
@@ -379,42 +339,6 @@ impl Link {
                 Err(error) => return error,
             }
         }
-    }
-}
-
-impl Incoming {
-    fn has_piece(&mut self) -> Result<bool, LinkError> {
-        if self.piece.is_some() {
-            return Ok(true);
-        }
-        let Some(len) = self.reader.arrived()? else {
-            return Ok(false);
-        };
-        let due = self.left.min(self.reader.ring().piece_bytes);
-        if len != due {
-            let text = format!("{len} bytes arrived where {due} were due");
-            return Err(LinkError::Bulk(text));
-        }
-        (self.piece, self.at) = (Some(len), 0);
-        Ok(true)
-    }
-
-    /// Copies what there is room for; says how much.
-    fn take(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
-        let Some(len) = self.piece else {
-            return Err(LinkError::Torn);
-        };
-        let count = into.len().min(len - self.at);
-        self.reader.copy(self.at, &mut into[..count]);
-        self.at += count;
-        self.left -= count;
-        self.bytes += count as u64;
-        if self.at == len {
-            self.reader.release()?;
-            self.piece = None;
-            self.owed += 1;
-        }
-        Ok(count)
     }
 }
 

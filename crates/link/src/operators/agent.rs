@@ -14,10 +14,12 @@ use std::time::Duration;
 use dpb_core::{Backend, Clock, Control, Limits, Operator, SetupError, Unsupported, WallClock};
 
 use self::accounts::{Accounts, Seat, Served};
+use super::is_remote;
 use super::protocol::Number;
 use super::quotas::Quotas;
 use super::spec::Resolve;
 use super::wire::{SessionSecurity, Wire};
+use crate::bulk::Duplex;
 use crate::hello::AgentDescription;
 
 /// Opens a backend of this machine by its name, or says why not.
@@ -39,6 +41,8 @@ pub(super) struct Shared {
     clock: Arc<dyn Clock>,
     patience: Duration,
     accounts: Accounts,
+    /// The transport beside connections, or why there is none.
+    duplex: Result<Arc<dyn Duplex>, String>,
     operators: Mutex<Vec<Arc<Prepared>>>,
     /// True once the agent ends.
     pub(super) stop: AtomicBool,
@@ -69,6 +73,7 @@ impl OperatorsService {
             clock: Arc::new(WallClock::default()),
             patience: PATIENCE,
             accounts: Accounts::new(&quotas),
+            duplex: Err("it was given no transport but its connections".to_owned()),
             operators: Mutex::default(),
             stop: AtomicBool::new(false),
         })
@@ -79,6 +84,13 @@ impl OperatorsService {
     pub fn with_quotas(mut self, quotas: Quotas) -> Self {
         self.0.quotas = quotas;
         self.0.accounts = Accounts::new(&quotas);
+        self
+    }
+
+    /// The same with a transport for the items and outputs of queues that ask for one, or what their clients are told.
+    #[must_use]
+    pub fn with_duplex(mut self, duplex: Result<Arc<dyn Duplex>, String>) -> Self {
+        self.0.duplex = duplex;
         self
     }
 
@@ -118,7 +130,7 @@ impl Shared {
     /// The backend called `name` for `client`, opened if it is not yet.
     fn backend(&self, client: &accounts::Client, name: &str) -> Result<Arc<Served>, Unsupported> {
         // Whoever wants to go on from here connects there.
-        if name.split(['/', ':']).next() == Some("remote") {
+        if is_remote(name) {
             let reason = format!("{name}: an agent hands nothing on to other agents");
             return Err(Unsupported { reason });
         }

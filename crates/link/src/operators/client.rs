@@ -2,6 +2,7 @@
 
 mod backend;
 mod dial;
+mod join;
 mod line;
 mod operator;
 mod places;
@@ -16,7 +17,9 @@ use rustix::io::Errno;
 
 use self::backend::RemoteBackend;
 pub use self::dial::{Dial, Dialled, tcp};
+use super::REMOTE;
 use super::spec::Resolve;
+use crate::bulk::Duplex;
 
 /// The time for which an agent may say nothing where it must, unless told otherwise: as long as other peers of dpb may.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,6 +35,22 @@ struct Far {
     resolve: Arc<dyn Resolve>,
     clock: Arc<dyn Clock>,
     patience: Duration,
+    beside: Option<Beside>,
+}
+
+/// A transport beside the connections of queues.
+#[derive(Clone)]
+struct Beside {
+    family: &'static str,
+    transport: &'static str,
+    duplex: Arc<dyn Duplex>,
+}
+
+impl Far {
+    /// The name of the family.
+    fn family(&self) -> &'static str {
+        self.beside.as_ref().map_or(REMOTE, |beside| beside.family)
+    }
 }
 
 impl Remote {
@@ -42,7 +61,30 @@ impl Remote {
             resolve: Arc::new(resolve),
             clock: Arc::new(WallClock::default()),
             patience: PATIENCE,
+            beside: None,
         })
+    }
+
+    /// The same as the family `remote-…`: a job's items, and its outputs, go by `duplex` where they have more than
+    /// [`INLINE_BYTES_MAX`](crate::bulk::INLINE_BYTES_MAX) bytes, into rings at both ends. `transport` is its name for a person. Where it
+    /// cannot be had, the backend cannot either. It encrypts nothing.
+    ///
+    /// # Panics
+    /// If `family` does not begin with `remote-`: agents would not know it for a backend of another machine.
+    #[must_use]
+    pub fn beside(
+        mut self,
+        family: &'static str,
+        transport: &'static str,
+        duplex: Arc<dyn Duplex>,
+    ) -> Self {
+        assert!(family.starts_with("remote-"), "{family}");
+        self.0.beside = Some(Beside {
+            family,
+            transport,
+            duplex,
+        });
+        self
     }
 
     /// The same with another patience: the time for which an agent may say nothing where it must. That of a queue is longer by the cost of
@@ -56,15 +98,27 @@ impl Remote {
 
 impl Family for Remote {
     fn name(&self) -> &'static str {
-        "remote"
+        self.0.family()
     }
 
     fn backends(&self) -> Vec<Listed> {
         vec![Listed {
             instance: "HOST:PORT/BACKEND".to_owned(),
             is_here: false,
-            summary: "any operator, on a backend of another machine".to_owned(),
-            details: "an agent there: dpb serve".to_owned(),
+            summary: match &self.0.beside {
+                None => "any operator, on a backend of another machine".to_owned(),
+                Some(beside) => format!(
+                    "as remote, with large items and outputs by {}, which encrypts nothing",
+                    beside.transport
+                ),
+            },
+            details: match &self.0.beside {
+                None => "an agent there: dpb serve".to_owned(),
+                Some(beside) => format!(
+                    "an agent there: dpb serve; at both ends a device for {}",
+                    beside.transport
+                ),
+            },
         }]
     }
 
@@ -77,14 +131,15 @@ impl Family for Remote {
         let has_port = address
             .rsplit_once(':')
             .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        let family = self.0.family();
         if !has_port || backend.is_empty() {
             return Err(OpenError::NoSuch(format!(
-                "no backend `remote/{instance}`; it is remote/HOST:PORT/BACKEND, such as remote/10.0.0.2:7400/cpu"
+                "no backend `{family}/{instance}`; it is {family}/HOST:PORT/BACKEND, such as {family}/10.0.0.2:7400/cpu"
             )));
         }
         let opened = RemoteBackend::open(self.0.clone(), address, backend);
         let absent = |why| Unsupported {
-            reason: format!("remote/{address}/{backend}: {why}"),
+            reason: format!("{family}/{address}/{backend}: {why}"),
         };
         Ok(Box::new(opened.map_err(absent)?))
     }
@@ -104,6 +159,7 @@ pub fn lost(code: i32) -> Option<&'static str> {
         Errno::TIMEDOUT => "the agent was silent for too long",
         Errno::PROTO => "the agent sent what is no answer",
         Errno::CONNABORTED => "the agent refused to go on",
+        Errno::NOLINK => "the transport of items and outputs is broken",
         _ => return None,
     })
 }

@@ -16,6 +16,10 @@
 //! | | 4 an item | lengths of the slots |
 //! | | | the items |
 //!
+//! Where the queue has a transport beside the connection and the items have more than [`INLINE_BYTES_MAX`](crate::bulk::INLINE_BYTES_MAX)
+//! bytes, the message is a placed job: the same without the items, which come in pieces of the agent's ring. So it is with the outputs of a
+//! placed completion, and the client's ring.
+//!
 //! Items that lie together in the caller's memory are sent from there, others are gathered. Of items that overlap each byte is sent once: their
 //! stride is kept, and of spans in one buffer what they cover is sent.
 //!
@@ -71,8 +75,16 @@ pub(super) struct JobHead {
 pub(super) struct Encoded {
     pub(super) input_bytes: usize,
     pub(super) slot_bytes: usize,
-    /// In the first buffer of the input.
+    pub(super) body: Body,
+}
+
+/// The items or outputs of a message, which are its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Body {
+    /// Those that are sent from where they lie: in the first buffer. The others are in the message's head.
     pub(super) payload: Range<usize>,
+    /// Bytes, of both, that go by another transport: all or none.
+    pub(super) placed_bytes: usize,
 }
 
 /// The number of an error, and the code of a device's.
@@ -123,11 +135,13 @@ pub(super) fn slot_bytes(parts: &JobParts, shape: OutputShape) -> u64 {
     }
 }
 
-/// Writes the message of a checked job into `head`, but for the payload, which stays where it is and follows.
+/// Writes the message of a checked job into `head`, but for the payload, which stays where it is and follows. The items are placed if they
+/// have more than `inline_bytes_max` bytes.
 pub(super) fn put_job(
     parts: &JobParts,
     shape: OutputShape,
     id: u64,
+    inline_bytes_max: usize,
     head: &mut Vec<u8>,
 ) -> Encoded {
     head.clear();
@@ -151,14 +165,33 @@ pub(super) fn put_job(
     };
     front.input_bytes = small(input_bytes);
     let payload = payload.unwrap_or(0..0);
-    let len = head.len() - HEADER_BYTES + payload.len();
-    let tag = Tag::Job;
-    head[..HEADER_BYTES].copy_from_slice(&Header { tag, len }.bytes());
+    let tags = [Tag::Job, Tag::JobPlaced];
+    let body = put_header(tags, payload, input_bytes, inline_bytes_max, head);
     head[HEADER_BYTES..][..JOB_HEAD_BYTES].copy_from_slice(&front.bytes());
     Encoded {
         input_bytes,
         slot_bytes: slot_bytes(parts, shape) as usize,
+        body,
+    }
+}
+
+/// Writes the header of a message whose last `body_bytes` are items or outputs: as one of the first tag, or of the second if they are placed.
+fn put_header(
+    [inline, placed]: [Tag; 2],
+    payload: Range<usize>,
+    body_bytes: usize,
+    inline_bytes_max: usize,
+    head: &mut [u8],
+) -> Body {
+    let (tag, placed_bytes) = match body_bytes > inline_bytes_max {
+        true => (placed, body_bytes),
+        false => (inline, 0),
+    };
+    let len = head.len() + payload.len() - HEADER_BYTES - placed_bytes;
+    head[..HEADER_BYTES].copy_from_slice(&Header { tag, len }.bytes());
+    Body {
         payload,
+        placed_bytes,
     }
 }
 
@@ -268,8 +301,12 @@ impl JobHead {
         bytes
     }
 
-    /// Reads the front of a body of `len` bytes.
-    pub(super) fn read(bytes: [u8; JOB_HEAD_BYTES], len: usize) -> Result<Self, Malformed> {
+    /// Reads the front of a body of `len` bytes, among which the items are not if they are placed.
+    pub(super) fn read(
+        bytes: [u8; JOB_HEAD_BYTES],
+        len: usize,
+        is_placed: bool,
+    ) -> Result<Self, Malformed> {
         let mut from = Reader::new(&bytes);
         let id = from.u64()?;
         let form = match from.u8()? {
@@ -292,7 +329,11 @@ impl JobHead {
             slot_len: from.u32()?,
             input_bytes: from.u32()?,
         };
-        let whole = JOB_HEAD_BYTES as u64 + head.list_bytes() + u64::from(head.input_bytes);
+        let items = match is_placed {
+            true => 0,
+            false => u64::from(head.input_bytes),
+        };
+        let whole = JOB_HEAD_BYTES as u64 + head.list_bytes() + items;
         match whole == len as u64 {
             true => Ok(head),
             false => Err(Malformed("a job of another length than it says")),
@@ -418,33 +459,36 @@ fn offsets(
     Ok((Items::Offsets(offsets.into()), end))
 }
 
-/// Writes the message of a completed job into `head`, but for the payload, which is the range of the first buffer of its output. Slots lie one
-/// behind another there.
+/// Writes the message of a completed job into `head`, but for the payload, which is in the first buffer of its output. Slots lie one
+/// behind another there. The outputs are placed if they have more than `inline_bytes_max` bytes.
 pub(super) fn put_done(
     parts: &JobParts,
     result: Result<(), JobError>,
     shape: OutputShape,
     id: u64,
+    inline_bytes_max: usize,
     head: &mut Vec<u8>,
-) -> Range<usize> {
+) -> Body {
     head.clear();
     head.resize(HEADER_BYTES, 0);
     head.extend(id.to_le_bytes());
     let (number, code) = result.err().map_or((0, 0), number_of);
     head.extend(number.to_le_bytes());
     head.extend(code.to_le_bytes());
-    let payload = match (result, shape) {
-        (Err(_), _) => 0..0,
-        (Ok(()), OutputShape::Fixed(bytes)) => 0..bytes * parts.items.count(),
+    let (payload, output_bytes) = match (result, shape) {
+        (Err(_), _) => (0..0, 0),
+        (Ok(()), OutputShape::Fixed(bytes)) => {
+            let bytes = bytes * parts.items.count();
+            (0..bytes, bytes)
+        }
         (Ok(()), OutputShape::Variable) => put_outputs(parts, head),
     };
-    let (tag, len) = (Tag::Done, head.len() - HEADER_BYTES + payload.len());
-    head[..HEADER_BYTES].copy_from_slice(&Header { tag, len }.bytes());
-    payload
+    let tags = [Tag::Done, Tag::DonePlaced];
+    put_header(tags, payload, output_bytes, inline_bytes_max, head)
 }
 
-/// Writes the outcomes, and the outputs unless there is only one.
-fn put_outputs(parts: &JobParts, head: &mut Vec<u8>) -> Range<usize> {
+/// Writes the outcomes, and the outputs unless there is only one; where that one lies, and the bytes of all.
+fn put_outputs(parts: &JobParts, head: &mut Vec<u8>) -> (Range<usize>, usize) {
     for outcome in &parts.outcomes {
         match *outcome {
             Ok(len) => head.extend(len.to_le_bytes()),
@@ -463,12 +507,13 @@ fn put_outputs(parts: &JobParts, head: &mut Vec<u8>) -> Range<usize> {
         slot.start..slot.start + len
     };
     if parts.outcomes.len() == 1 {
-        return output(0);
+        return (output(0), output(0).len());
     }
+    let before = head.len();
     for i in 0..parts.outcomes.len() {
         head.extend_from_slice(&parts.dst[0][output(i)]);
     }
-    0..0
+    (0..0, head.len() - before)
 }
 
 /// The front of a completion.

@@ -7,10 +7,10 @@ use dpb_core::{
     SetupError, Unsupported,
 };
 
-use super::codec::{Malformed, Reader, put_size, put_text};
+use super::codec::{Malformed, Reader, put_block, put_size, put_text};
 
 /// The version of the protocol. Both sides need the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Bytes of a message's header.
 pub(super) const HEADER_BYTES: usize = 8;
@@ -24,6 +24,10 @@ pub(super) const SHORT_BYTES_MAX: usize = 16 << 10;
 pub(super) const CHANGES_BYTES_MAX: usize = 16 << 20;
 /// The lengths that one message of lengths has.
 pub(super) const LENGTHS: usize = 256;
+/// Longest words of a transport for its ring.
+pub(super) const RING_WORDS_MAX: usize = 1024;
+/// Bytes of a message of credit, its header included.
+pub(super) const CREDIT_BYTES: usize = HEADER_BYTES + 4;
 /// Backends inside one another.
 const INNER_MAX: usize = 8;
 const MAGIC: [u8; 4] = *b"dpbO";
@@ -54,10 +58,17 @@ pub(super) enum Tag {
     Job,
     Done,
     Refused,
+    Ring,
+    Rings,
+    Join,
+    Joined,
+    JobPlaced,
+    DonePlaced,
+    Credit,
 }
 
 impl Tag {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 26] = [
         Self::Hello,
         Self::Welcome,
         Self::Backend,
@@ -77,6 +88,13 @@ impl Tag {
         Self::Job,
         Self::Done,
         Self::Refused,
+        Self::Ring,
+        Self::Rings,
+        Self::Join,
+        Self::Joined,
+        Self::JobPlaced,
+        Self::DonePlaced,
+        Self::Credit,
     ];
 }
 
@@ -147,6 +165,45 @@ pub(super) fn greeting() -> Vec<u8> {
     let mut body = MAGIC.to_vec();
     body.extend(VERSION.to_le_bytes());
     body
+}
+
+/// A whole message that gives `pieces` of a ring back.
+pub(super) fn credit(pieces: u32) -> [u8; CREDIT_BYTES] {
+    let (tag, len) = (Tag::Credit, CREDIT_BYTES - HEADER_BYTES);
+    let mut bytes = [0; CREDIT_BYTES];
+    bytes[..HEADER_BYTES].copy_from_slice(&Header { tag, len }.bytes());
+    bytes[HEADER_BYTES..].copy_from_slice(&pieces.to_le_bytes());
+    bytes
+}
+
+/// The pieces that the message at the front of `bytes` gives back; `None` if it is of another kind, or not all there.
+pub(super) fn read_credit(bytes: &[u8]) -> Result<Option<u32>, Malformed> {
+    let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    match Header::read(*header)? {
+        Header {
+            tag: Tag::Credit,
+            len: 4,
+        } => Ok(rest.first_chunk().map(|pieces| u32::from_le_bytes(*pieces))),
+        Header {
+            tag: Tag::Credit, ..
+        } => Err(Malformed("a credit of another length")),
+        _ => Ok(None),
+    }
+}
+
+/// The body of `rings`: the answer to the peer's words, and the words for a ring of one's own.
+pub(super) fn put_rings(to: &mut Vec<u8>, answer: &[u8], words: &[u8]) {
+    put_block(to, answer);
+    put_block(to, words);
+}
+
+pub(super) fn read_rings(body: &[u8]) -> Result<[&[u8]; 2], Malformed> {
+    let mut from = Reader::new(body);
+    let rings = [from.block(RING_WORDS_MAX)?, from.block(RING_WORDS_MAX)?];
+    from.end()?;
+    Ok(rings)
 }
 
 /// What follows a greeting of this version.
@@ -516,7 +573,7 @@ mod tests {
             let header = Header { tag, len: 70_000 };
             assert_eq!(Header::read(header.bytes()), Ok(header));
         }
-        for noise in [*b"GET / HT", [0; 8], [20, 0, 0, 0, 1, 0, 0, 0], [17; 8]] {
+        for noise in [*b"GET / HT", [0; 8], [27, 0, 0, 0, 1, 0, 0, 0], [17; 8]] {
             assert!(Header::read(noise).is_err());
         }
     }
@@ -528,7 +585,7 @@ mod tests {
         body[4] += 1;
         let why = read_greeting(&body).expect_err("another");
         assert!(
-            why.contains("version 2") && why.contains("version 1"),
+            why.contains("version 3") && why.contains("version 2"),
             "{why}"
         );
         assert!(read_greeting(b"SSH-2.0-").is_err());
@@ -550,6 +607,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn credits_and_words_of_rings_are_read_as_they_were_written() {
+        for pieces in [0, 1, u32::MAX] {
+            let bytes = credit(pieces);
+            assert_eq!(read_credit(&bytes), Ok(Some(pieces)));
+            for len in 0..bytes.len() {
+                assert_eq!(read_credit(&bytes[..len]), Ok(None), "{len} bytes");
+            }
+        }
+        let long = message(Tag::Credit, &[0; 5]);
+        assert!(read_credit(&long).is_err());
+        assert_eq!(read_credit(&message(Tag::Job, &[0; 4])), Ok(None));
+        for words in [[&b""[..], b""], [b"here", b""], [b"", &[7; RING_WORDS_MAX]]] {
+            let bytes = put(|to| put_rings(to, words[0], words[1]));
+            assert_eq!(read_rings(&bytes), Ok(words));
+            (0..bytes.len()).for_each(|len| assert!(read_rings(&bytes[..len]).is_err()));
+        }
+        let long = put(|to| put_rings(to, &[7; RING_WORDS_MAX + 1], b""));
+        assert!(read_rings(&long).is_err());
+    }
+
     proptest! {
         #[test]
         fn hostile_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
@@ -557,6 +635,8 @@ mod tests {
             let _ = read_refusal(&bytes);
             let _ = read_changed(&bytes);
             let _ = read_greeting(&bytes);
+            let _ = read_rings(&bytes);
+            let _ = read_credit(&bytes);
             let _ = read_properties(&mut Reader::new(&bytes));
         }
     }

@@ -14,6 +14,7 @@ use super::codec::Malformed;
 use super::protocol::{HEADER_BYTES, Header, Refusal, Tag, message, put_refusal};
 use super::spec::SecretBytes;
 use super::wire::{Inbox, Wire, sleep_for, tune};
+use crate::bulk;
 
 /// The time after which a wait looks around.
 const LOOK: Duration = Duration::from_millis(100);
@@ -33,6 +34,8 @@ pub(super) enum Broken {
     Refused(String),
     /// This side was told to stop.
     Stopped,
+    /// The transport of large bodies is broken, and how.
+    Transport(String),
 }
 
 impl Broken {
@@ -44,6 +47,7 @@ impl Broken {
             Self::Malformed(_) => Errno::PROTO,
             Self::Silent(_) => Errno::TIMEDOUT,
             Self::Refused(_) | Self::Stopped => Errno::CONNABORTED,
+            Self::Transport(_) => Errno::NOLINK,
         }
     }
 }
@@ -60,6 +64,12 @@ impl From<Malformed> for Broken {
     }
 }
 
+impl From<bulk::Broken> for Broken {
+    fn from(why: bulk::Broken) -> Self {
+        Self::Transport(why.0)
+    }
+}
+
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -69,7 +79,7 @@ impl fmt::Display for Broken {
             Self::Io(error) => error.fmt(f),
             Self::Malformed(why) => why.fmt(f),
             Self::Silent(time) => write!(f, "the other side said nothing for {time:?}"),
-            Self::Refused(why) => f.write_str(why),
+            Self::Refused(why) | Self::Transport(why) => f.write_str(why),
             Self::Stopped => f.write_str("told to stop"),
         }
     }

@@ -8,7 +8,7 @@ use dpb_link::operators::{Quotas, Share};
 use crate::args;
 use crate::exit::Failure;
 
-const OPERATORS: &str = "Operators of clients (remote/HOST:PORT/BACKEND)";
+const OPERATORS: &str = "Operators of clients (remote/HOST:PORT/BACKEND, remote-rdma/…)";
 
 /// What clients may have at once of this machine's operators.
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub(super) struct OperatorFlags {
     /// Most queues that one client has open [default: 24]
     #[arg(long, value_name = "N", help_heading = OPERATORS, value_parser = args::count)]
     client_queues: Option<u64>,
-    /// Most queues that all clients together have open, each of which may take 105 MB [default: 32]
+    /// Most queues that all clients together have open, each of which may take 105 MB, and of remote-rdma 8 MiB more [default: 32]
     #[arg(long, value_name = "N", help_heading = OPERATORS, value_parser = args::count)]
     total_queues: Option<u64>,
     /// Most operators that one client has prepared [default: 48]

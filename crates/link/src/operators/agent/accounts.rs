@@ -15,13 +15,38 @@ pub(super) struct Accounts {
     all: Arc<Account>,
     a_client: Share,
     clients: Mutex<Vec<(IpAddr, Weak<Client>)>>,
-    opened: Arc<Mutex<Vec<Opened>>>,
+    opened: Named<Option<Opened>>,
 }
 
 /// What one client has, by all of its connections. It is forgotten once the last of these has ended.
 pub(super) struct Client {
     account: Arc<Account>,
-    served: Mutex<Vec<Weak<Served>>>,
+    served: Named<Weak<Served>>,
+}
+
+/// Things by name, each behind a lock of its own: a device that is slow to open or to close keeps those waiting who want the same, and nobody
+/// else.
+struct Named<T>(Mutex<Vec<Cell<T>>>);
+
+/// A name, and what is behind it.
+type Cell<T> = (String, Arc<Mutex<T>>);
+
+impl<T: Default> Named<T> {
+    fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    /// The thing called `name`. What nobody holds is forgotten.
+    fn find(&self, name: &str) -> Arc<Mutex<T>> {
+        let mut cells = lock(&self.0);
+        if let Some((_, cell)) = cells.iter().find(|(known, _)| known == name) {
+            return Arc::clone(cell);
+        }
+        cells.retain(|(_, cell)| Arc::strong_count(cell) > 1);
+        let cell = Arc::default();
+        cells.push((name.to_owned(), Arc::clone(&cell)));
+        cell
+    }
 }
 
 /// A backend that a client has.
@@ -29,13 +54,14 @@ pub(super) struct Served {
     name: String,
     /// There until this is dropped.
     backend: Option<Arc<dyn Backend>>,
-    opened: Arc<Mutex<Vec<Opened>>>,
+    opened: Arc<Mutex<Option<Opened>>>,
+    /// The client's own list keeps what is behind a name as long as this is there.
+    _mine: Arc<Mutex<Weak<Served>>>,
     _seats: [Seat; 2],
 }
 
 /// A backend that is open.
 struct Opened {
-    name: String,
     backend: Arc<dyn Backend>,
     /// Clients that have it.
     clients: usize,
@@ -78,7 +104,7 @@ impl Accounts {
             all: Account::new(Whose::All, quotas.all_clients),
             a_client: quotas.a_client,
             clients: Mutex::default(),
-            opened: Arc::default(),
+            opened: Named::new(),
         }
     }
 
@@ -94,7 +120,7 @@ impl Accounts {
         }
         let client = Arc::new(Client {
             account: Account::new(Whose::Client, self.a_client),
-            served: Mutex::default(),
+            served: Named::new(),
         });
         clients.push((address, Arc::downgrade(&client)));
         client
@@ -112,16 +138,15 @@ impl Accounts {
         name: &str,
         open: &OpenBackend,
     ) -> Result<Arc<Served>, Unsupported> {
-        let mut all_served = lock(&client.served);
-        all_served.retain(|served| served.strong_count() > 0);
-        let mut known = all_served.iter().filter_map(Weak::upgrade);
-        if let Some(served) = known.find(|served| served.name == name) {
+        let mine = client.served.find(name);
+        let mut served = lock(&mine);
+        if let Some(served) = served.upgrade() {
             return Ok(served);
         }
         let seat = client.account.take(Kind::Backends, 1)?;
-        let mut opened = lock(&self.opened);
-        let known = opened.iter().find(|opened| opened.name == name);
-        let (backend, new) = match known {
+        let cell = self.opened.find(name);
+        let mut opened = lock(&cell);
+        let (backend, new) = match &*opened {
             Some(known) => (Arc::clone(&known.backend), None),
             None => {
                 let seat = self.all.take(Kind::Backends, 1)?;
@@ -132,24 +157,25 @@ impl Accounts {
         let count = threads_of(&*backend);
         let threads = client.account.take(Kind::Threads, count)?;
         if let Some(seat) = new {
-            let threads = self.all.take(Kind::Threads, count)?;
-            opened.push(Opened {
-                name: name.to_owned(),
+            *opened = Some(Opened {
                 backend: Arc::clone(&backend),
-                clients: 1,
-                _seats: [seat, threads],
+                clients: 0,
+                _seats: [seat, self.all.take(Kind::Threads, count)?],
             });
-        } else if let Some(known) = opened.iter_mut().find(|opened| opened.name == name) {
-            known.clients += 1;
         }
-        let served = Arc::new(Served {
+        if let Some(opened) = &mut *opened {
+            opened.clients += 1;
+        }
+        drop(opened);
+        let new = Arc::new(Served {
             name: name.to_owned(),
             backend: Some(backend),
-            opened: Arc::clone(&self.opened),
+            opened: cell,
+            _mine: Arc::clone(&mine),
             _seats: [seat, threads],
         });
-        all_served.push(Arc::downgrade(&served));
-        Ok(served)
+        *served = Arc::downgrade(&new);
+        Ok(new)
     }
 }
 
@@ -167,14 +193,15 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It closes while the lock is held: nobody opens a device again that is still closing.
+        // It closes while its lock is held: nobody opens a device again that is still closing.
         let mut opened = lock(&self.opened);
         self.backend = None;
-        let mine = opened.iter_mut().find(|opened| opened.name == self.name);
-        if let Some(mine) = mine {
-            mine.clients -= 1;
+        if let Some(known) = &mut *opened {
+            known.clients -= 1;
+            if known.clients == 0 {
+                *opened = None;
+            }
         }
-        opened.retain(|opened| opened.clients > 0);
     }
 }
 
@@ -279,6 +306,19 @@ mod tests {
         drop(second);
         let taken = account.taken[Kind::Threads as usize].load(Ordering::Relaxed);
         assert_eq!(taken, 0);
+    }
+
+    #[test]
+    fn what_nobody_holds_is_forgotten() {
+        let named: Named<u32> = Named::new();
+        let one = named.find("one");
+        *lock(&one) = 1;
+        assert_eq!(*lock(&named.find("one")), 1);
+        drop(named.find("two"));
+        drop(one);
+        named.find("three");
+        assert_eq!(lock(&named.0).len(), 1);
+        assert_eq!(*lock(&named.find("one")), 0);
     }
 
     #[test]

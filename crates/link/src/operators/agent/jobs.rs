@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::outbox::Outbox;
 use super::super::protocol::Refusal;
+use super::super::rings::{Rings, inline_bytes_max};
 use super::super::talk::{Broken, Talk};
 use super::super::wire::{FAREWELL, hang_up, sleep_for};
 use super::accounts::Seat;
@@ -26,6 +27,8 @@ pub(super) struct Lane {
     pub(super) queue: Box<dyn Queue>,
     pub(super) prepared: Arc<Prepared>,
     pub(super) depth: NonZeroU32,
+    /// The transport of large items and outputs, if it is not the connection.
+    pub(super) rings: Option<Rings>,
     pub(super) _seats: [Seat; 2],
 }
 
@@ -56,16 +59,15 @@ pub(super) fn serve(
     let Err(why) = ended else { return Ok(()) };
     // The last completion may be half sent; then nothing can be said.
     let refusal = Refusal::Fatal(why.to_string());
-    if jobs.outbox.is_empty() && jobs.talk.refuse(&refusal).is_ok() {
+    if !jobs.outbox.wants_wire() && jobs.talk.refuse(&refusal).is_ok() {
         hang_up(&mut *jobs.talk.wire, FAREWELL);
     }
     Err(why.to_string())
 }
 
 struct Jobs<'a> {
-    /// First: the queue is closed before the connection ends, so that a client that opens another one then can.
+    /// First: the queue is closed before its buffers go.
     lane: Lane,
-    talk: Talk<'a>,
     shared: &'a Shared,
     shape: OutputShape,
     item_cost: u64,
@@ -78,8 +80,10 @@ struct Jobs<'a> {
     ready: VecDeque<Job>,
     done: Vec<Completion>,
     silence: Silence,
-    /// Last: its backend may close with it, and the buffers above are of that backend.
+    /// After the buffers, which are of its backend, and that may close with it.
     _prepared: Arc<Prepared>,
+    /// Last: a client that sees the connection end, and then prepares or opens another one, finds that all of this is given back.
+    talk: Talk<'a>,
 }
 
 impl<'a> Jobs<'a> {
@@ -144,19 +148,27 @@ impl<'a> Jobs<'a> {
         let mut progress = self.receive()?;
         progress |= self.compute();
         let Self {
+            lane,
             talk,
             outbox,
             places,
             ..
         } = self;
         if !outbox.is_empty() || talk.wire.has_unsent() {
-            progress |= outbox.flush(&mut *talk.wire, places)?;
+            let outgoing = lane.rings.as_mut().map(|rings| &mut rings.outgoing);
+            progress |= outbox.flush(&mut *talk.wire, outgoing, places)?;
         }
         Ok(progress)
     }
 
     fn receive(&mut self) -> Result<bool, Broken> {
-        let Prepared { served, limits, .. } = &*self.lane.prepared;
+        let Lane {
+            prepared,
+            depth,
+            rings,
+            ..
+        } = &mut self.lane;
+        let Prepared { served, limits, .. } = &**prepared;
         let rules = Rules {
             shape: self.shape,
             quotas: &self.shared.quotas,
@@ -167,10 +179,21 @@ impl<'a> Jobs<'a> {
         let (wire, inbox) = (&mut *self.talk.wire, &mut self.talk.inbox);
         let mut progress = false;
         // No more than a queue full at once, so that the first are soon on their way.
-        for _ in 0..self.lane.depth.get() {
-            let (came, job) = self
-                .receiving
-                .advance(wire, inbox, &mut self.places, &rules)?;
+        for _ in 0..depth.get() {
+            let (mut came, mut job) = (false, None);
+            if let Some(rings) = rings.as_mut() {
+                (came, job) = self.receiving.take_pieces(rings, &mut self.places)?;
+                if let Some(pieces) = rings.credit() {
+                    self.outbox.give_back(pieces);
+                }
+            }
+            if job.is_none() {
+                let rings = rings.as_mut();
+                let (more, of_wire) =
+                    self.receiving
+                        .advance(wire, inbox, rings, &mut self.places, &rules)?;
+                (came, job) = (came | more, of_wire);
+            }
             progress |= came;
             let Some(place) = job else { break };
             self.waiting.push_back(self.places.submit(place).0);
@@ -182,6 +205,7 @@ impl<'a> Jobs<'a> {
     fn compute(&mut self) -> bool {
         let mut work = 0;
         let mut progress = false;
+        let inline_bytes_max = inline_bytes_max(self.lane.rings.as_ref());
         loop {
             match self.lane.prepared.is_synchronous {
                 false => self.ready.append(&mut self.waiting),
@@ -202,8 +226,10 @@ impl<'a> Jobs<'a> {
             };
             progress |= taken + home > 0;
             for completion in self.done.drain(..) {
-                let place = self.places.complete(completion, self.shape);
-                self.outbox.push(place);
+                let place = self
+                    .places
+                    .complete(completion, self.shape, inline_bytes_max);
+                self.outbox.push(place, &self.places);
             }
             let goes_on = self.lane.prepared.is_synchronous
                 && work < TURN_BYTES
@@ -222,8 +248,16 @@ impl<'a> Jobs<'a> {
 
     /// A backend that does nothing with jobs in flight, and a client that takes nothing or stops in the middle of a job, are given up.
     fn look_at_silence(&mut self) -> Result<(), Broken> {
+        if let Some(rings) = &mut self.lane.rings {
+            // Outputs may be on their way that the client waits for, when all is done here.
+            rings.outgoing.in_flight()?;
+        }
         let flying = self.lane.queue.in_flight();
-        let owes = flying > 0 || !self.outbox.is_empty() || self.receiving.is_in_a_job();
+        let is_due = |rings: &Rings| rings.due().is_some();
+        let owes = flying > 0
+            || !self.outbox.is_empty()
+            || self.receiving.is_in_a_job()
+            || self.lane.rings.as_ref().is_some_and(is_due);
         if !owes {
             self.silence.end();
             return Ok(());
@@ -232,7 +266,11 @@ impl<'a> Jobs<'a> {
             .saturating_mul(self.item_cost)
             .saturating_mul(SLOW);
         let patience = self.shared.patience + Duration::from_nanos(cost);
-        if self.silence.lasts(&*self.shared.clock) <= patience {
+        let silence = self.silence.lasts(&*self.shared.clock);
+        if let Some(rings) = &mut self.lane.rings {
+            rings.look(silence)?;
+        }
+        if silence <= patience {
             return Ok(());
         }
         Err(match flying {
@@ -244,11 +282,27 @@ impl<'a> Jobs<'a> {
         })
     }
 
-    /// Sleeps until the connection or the backend has something, for a moment at most.
+    /// Sleeps until the connection, the ring or the backend has something, for a moment at most.
     fn sleep(&mut self) -> Result<(), Broken> {
         let wire = &*self.talk.wire;
-        let is_sending = !self.outbox.is_empty() || wire.has_unsent();
+        let is_sending = self.outbox.wants_wire() || wire.has_unsent();
         let queue = &mut self.lane.queue;
+        if let Some(rings) = &mut self.lane.rings {
+            let awaits_piece = rings.awaits_piece()?;
+            let waits_for_place =
+                !self.outbox.is_empty() && !is_sending && rings.outgoing.has_room();
+            if awaits_piece && queue.in_flight() == 0 {
+                return rings.sleep_for_piece(wire, is_sending, LOOK);
+            }
+            // Nobody tells of a place that is free again, nor of a piece beside the backend's jobs.
+            if awaits_piece || waits_for_place {
+                match queue.in_flight() {
+                    0 => sleep_for(wire, is_sending, NAP),
+                    _ => queue.wait(NAP),
+                }
+                return Ok(());
+            }
+        }
         if queue.in_flight() == 0 {
             sleep_for(wire, is_sending, LOOK);
             return Ok(());

@@ -1,12 +1,10 @@
 //! The jobs of a queue at the agent: their memory, which grows to what they need and is then used again.
 
-use std::ops::Range;
-
 use dpb_core::{
     Backend, Buf, Buffers, Completion, Items, Job, JobParts, Memory, OutputShape, SetupError,
 };
 
-use super::super::job::{Lists, put_done};
+use super::super::job::{Body, Lists, put_done};
 use super::super::outbox::Sheets;
 
 /// The places of jobs, as many as the queue is deep.
@@ -27,7 +25,7 @@ struct Place {
     id: u64,
     bytes: usize,
     head: Vec<u8>,
-    payload: Range<usize>,
+    body: Body,
 }
 
 /// The shortest buffer.
@@ -50,7 +48,7 @@ impl Places {
                 id: 0,
                 bytes: 0,
                 head: Vec::new(),
-                payload: 0..0,
+                body: Body::default(),
             })
         };
         Ok(Self {
@@ -162,13 +160,19 @@ impl Places {
     }
 
     /// Takes a completion back and writes its message; says in which place.
-    pub(super) fn complete(&mut self, completion: Completion, shape: OutputShape) -> u32 {
+    pub(super) fn complete(
+        &mut self,
+        completion: Completion,
+        shape: OutputShape,
+        inline_bytes_max: usize,
+    ) -> u32 {
         let Completion { job, result } = completion;
         let number = job.tag as u32;
         let place = &mut self.places[number as usize];
         // Whatever a backend says, nothing but its slots is sent.
         let result = result.and_then(|()| job.check_outcomes(shape));
-        place.payload = put_done(&job, result, shape, place.id, &mut place.head);
+        let (id, head) = (place.id, &mut place.head);
+        place.body = put_done(&job, result, shape, id, inline_bytes_max, head);
         place.job = Some(job);
         number
     }
@@ -194,11 +198,15 @@ fn buffer(job: &mut JobParts, which: usize) -> &mut Buf {
 impl Sheets for Places {
     fn pieces(&self, number: u32) -> [&[u8]; 2] {
         let Place {
-            job, head, payload, ..
+            job, head, body, ..
         } = &self.places[number as usize];
         let output = job.as_ref().and_then(|job| job.dst.first());
-        let payload = output.map_or(&[][..], |buf| &buf[payload.clone()]);
+        let payload = output.map_or(&[][..], |buf| &buf[body.payload.clone()]);
         [head, payload]
+    }
+
+    fn placed_bytes(&self, number: u32) -> usize {
+        self.places[number as usize].body.placed_bytes
     }
 
     /// The client knows of the completion only now, so only now it may send another job.

@@ -6,6 +6,7 @@ use super::super::codec::Malformed;
 use super::super::job::{JOB_HEAD_BYTES, JobHead, slots_end};
 use super::super::protocol::{HEADER_BYTES, Header, Tag};
 use super::super::quotas::{Quotas, cost};
+use super::super::rings::Rings;
 use super::super::talk::Broken;
 use super::super::wire::{Inbox, Wire};
 use super::places::Places;
@@ -16,6 +17,8 @@ pub(super) struct Receiving {
     part: Part,
     /// The bytes of its lists.
     lists: Vec<u8>,
+    /// Bytes that are there of the items that come in pieces and are due.
+    placed: usize,
 }
 
 /// The part of a job that comes next.
@@ -25,7 +28,11 @@ enum Part {
     #[default]
     Front,
     /// The lists, of which `filled` bytes are there.
-    Lists { head: JobHead, filled: usize },
+    Lists {
+        head: JobHead,
+        filled: usize,
+        is_placed: bool,
+    },
     /// The items, of which `filled` bytes are there.
     Input {
         place: u32,
@@ -55,25 +62,41 @@ impl Receiving {
         &mut self,
         wire: &mut dyn Wire,
         inbox: &mut Inbox,
+        mut rings: Option<&mut Rings>,
         places: &mut Places,
         rules: &Rules<'_>,
     ) -> Result<(bool, Option<u32>), Broken> {
         let mut came = false;
         loop {
             let moved = match self.part {
+                Part::Front if Rings::take_credit(rings.as_deref_mut(), inbox)? => true,
                 Part::Front if inbox.data().len() < FRONT_BYTES => inbox.fill(wire)?,
                 Part::Front => {
                     self.front(inbox, rules)?;
                     true
                 }
-                Part::Lists { head, filled } if filled == self.lists.len() => {
-                    self.part = admit(&head, &self.lists, places, rules)?;
+                Part::Lists {
+                    head,
+                    filled,
+                    is_placed,
+                } if filled == self.lists.len() => {
+                    let (place, bytes) = admit(&head, &self.lists, places, rules)?;
+                    self.part = match is_placed {
+                        true => {
+                            Rings::expect(rings.as_deref_mut(), place, bytes)?;
+                            Part::Front
+                        }
+                        false => Part::Input {
+                            place,
+                            filled: 0,
+                            bytes,
+                        },
+                    };
                     true
                 }
-                Part::Lists { head, filled } => {
-                    let took = inbox.take(wire, &mut self.lists[filled..])?;
-                    let filled = filled + took;
-                    self.part = Part::Lists { head, filled };
+                Part::Lists { ref mut filled, .. } => {
+                    let took = inbox.take(wire, &mut self.lists[*filled..])?;
+                    *filled += took;
                     took > 0
                 }
                 Part::Input {
@@ -86,17 +109,12 @@ impl Receiving {
                 }
                 Part::Input {
                     place,
-                    filled,
+                    ref mut filled,
                     bytes,
                 } => {
-                    let room = &mut places.input(place)[filled..bytes];
+                    let room = &mut places.input(place)[*filled..bytes];
                     let took = inbox.take(wire, room)?;
-                    let filled = filled + took;
-                    self.part = Part::Input {
-                        place,
-                        filled,
-                        bytes,
-                    };
+                    *filled += took;
                     took > 0
                 }
             };
@@ -105,6 +123,33 @@ impl Receiving {
                 return Ok((came, None));
             }
         }
+    }
+
+    /// Takes items that have arrived in pieces, until a job is complete: whether any came, and its place.
+    ///
+    /// # Errors
+    /// If the transport is broken.
+    pub(super) fn take_pieces(
+        &mut self,
+        rings: &mut Rings,
+        places: &mut Places,
+    ) -> Result<(bool, Option<u32>), Broken> {
+        let mut came = false;
+        while let Some((place, bytes)) = rings.due() {
+            let room = &mut places.input(place)[self.placed..bytes];
+            let took = rings.take(room)?;
+            self.placed += took;
+            came |= took > 0;
+            if self.placed == bytes {
+                self.placed = 0;
+                rings.end();
+                return Ok((true, Some(place)));
+            }
+            if took == 0 {
+                break;
+            }
+        }
+        Ok((came, None))
     }
 
     /// True in the middle of a job.
@@ -116,10 +161,12 @@ impl Receiving {
         let (header, head) = inbox.data()[..FRONT_BYTES].split_at(HEADER_BYTES);
         let (header, head) = (header.try_into(), head.try_into());
         let Header { tag, len } = Header::read(header.expect("so many"))?;
-        if tag != Tag::Job {
-            return Err(Malformed("no job").into());
-        }
-        let head = JobHead::read(head.expect("so many"), len)?;
+        let is_placed = match tag {
+            Tag::Job => false,
+            Tag::JobPlaced => true,
+            _ => return Err(Malformed("no job").into()),
+        };
+        let head = JobHead::read(head.expect("so many"), len, is_placed)?;
         inbox.consume(FRONT_BYTES);
         let is_within = (1..=rules.items_max).contains(&(head.count as usize))
             && head.input_bytes as usize <= rules.input_bytes_max;
@@ -128,18 +175,22 @@ impl Receiving {
         }
         // Bounded, as the number of items is.
         self.lists.resize(head.list_bytes() as usize, 0);
-        self.part = Part::Lists { head, filled: 0 };
+        self.part = Part::Lists {
+            head,
+            filled: 0,
+            is_placed,
+        };
         Ok(())
     }
 }
 
-/// Finds a place for the job, and memory.
+/// Finds a place for the job, and memory; says which place, and how many bytes its items have.
 fn admit(
     head: &JobHead,
     lists: &[u8],
     places: &mut Places,
     rules: &Rules<'_>,
-) -> Result<Part, Broken> {
+) -> Result<(u32, usize), Broken> {
     let place = places.take(head.id);
     let place = place.ok_or(Malformed("more jobs than the queue is deep"))?;
     let (items, slots) = places.lists(place).read(head, lists)?;
@@ -161,9 +212,5 @@ fn admit(
     let bytes = [input_bytes, slot_bytes];
     let prepared = places.prepare(place, bytes, (items, slots), rules.shape, rules.backend);
     prepared.map_err(|why| Broken::Refused(why.to_string()))?;
-    Ok(Part::Input {
-        place,
-        filled: 0,
-        bytes: input_bytes,
-    })
+    Ok((place, input_bytes))
 }

@@ -8,15 +8,17 @@ use dpb_core::{ChangeError, Operator, OutputShape, SetupError, Unsupported};
 use super::super::codec::{Malformed, Reader, put_size, put_text};
 use super::super::protocol::{
     CHANGES_BYTES_MAX, Facts, LENGTHS, NAME_BYTES_MAX, Number, Refusal, SHORT_BYTES_MAX,
-    TEXT_BYTES_MAX, Tag, greeting, put_changed, put_facts, put_limits, put_properties,
+    TEXT_BYTES_MAX, Tag, greeting, put_changed, put_facts, put_limits, put_properties, put_rings,
     read_greeting,
 };
+use super::super::rings::Rings;
 use super::super::spec::{self, SpecError};
 use super::super::talk::{Broken, Talk, Until};
 use super::super::wire::{FAREWELL, SessionSecurity, Wire, hang_up};
-use super::accounts::{Client, Kind};
+use super::accounts::{Client, Kind, Seat};
 use super::jobs::{self, Lane};
 use super::{Prepared, Served, Shared, lock};
+use crate::bulk::{BodyReader, BodyWriter, Offer};
 
 /// A client's connection.
 struct Requests<'a> {
@@ -26,6 +28,17 @@ struct Requests<'a> {
     served: Option<Arc<Served>>,
     /// The operators that end with the connection.
     mine: Vec<Number>,
+    transport: Transport,
+}
+
+/// The transport of the queue that the client may open next on this connection.
+enum Transport {
+    /// The connection itself.
+    Wire,
+    /// Half open: this end's ring is offered. It counts as a queue from here on.
+    Offered(Box<dyn BodyWriter>, Box<dyn Offer>, [Seat; 2]),
+    /// A ring at each end.
+    Open(Box<dyn BodyWriter>, Box<dyn BodyReader>, [Seat; 2]),
 }
 
 /// An answer to a question.
@@ -52,6 +65,7 @@ pub(super) fn serve(
         security,
         served: None,
         mine: Vec::new(),
+        transport: Transport::Wire,
     };
     let opened = greet(&mut talk, shared).and_then(|()| requests.answer_all(&mut talk, is_stopped));
     let ended = match opened {
@@ -167,6 +181,14 @@ impl Requests<'_> {
                 self.release(|mine| *mine == number);
                 return Ok(Answer::Nothing);
             }
+            Tag::Ring => {
+                self.offer_ring(body, &mut to)?;
+                Tag::Rings
+            }
+            Tag::Join => {
+                self.join(body)?;
+                Tag::Joined
+            }
             Tag::Open => return self.open(body).map(Box::new).map(Answer::Queue),
             _ => return Err(Malformed("no question").into()),
         };
@@ -239,7 +261,37 @@ impl Requests<'_> {
         Ok((prepared, from))
     }
 
-    fn open(&self, body: &[u8]) -> Result<Lane, Refusal> {
+    /// Opens this end of a transport to the client's ring, and offers a ring of this end.
+    fn offer_ring(&mut self, words: &[u8], to: &mut Vec<u8>) -> Result<(), Refusal> {
+        if !matches!(self.transport, Transport::Wire) {
+            return Err(Malformed("a ring where there is one").into());
+        }
+        let at_agent = |why: &str| Unsupported {
+            reason: format!("the agent: {why}"),
+        };
+        let duplex = self.shared.duplex.as_ref().map_err(|why| at_agent(why))?;
+        let seats = self.shared.accounts.take(&self.client, Kind::Queues)?;
+        let (answer, writer) = duplex.accept(words).map_err(|why| at_agent(&why))?;
+        let (words, offer) = duplex.offer().map_err(|why| at_agent(&why))?;
+        put_rings(to, &answer, &words);
+        self.transport = Transport::Offered(writer, offer, seats);
+        Ok(())
+    }
+
+    /// Opens the ring that was offered for whom the client's answer names.
+    fn join(&mut self, answer: &[u8]) -> Result<(), Refusal> {
+        let offered = std::mem::replace(&mut self.transport, Transport::Wire);
+        let Transport::Offered(writer, offer, seats) = offered else {
+            return Err(Malformed("an answer to no ring").into());
+        };
+        let opened = offer.open(answer).map_err(|why| Unsupported {
+            reason: format!("the agent: {why}"),
+        })?;
+        self.transport = Transport::Open(writer, opened.reader, seats);
+        Ok(())
+    }
+
+    fn open(&mut self, body: &[u8]) -> Result<Lane, Refusal> {
         let (prepared, mut from) = self.prepared(body)?;
         let depth = NonZeroU32::new(from.u32()?).ok_or(Malformed("a queue of no depth"))?;
         from.end()?;
@@ -250,13 +302,22 @@ impl Requests<'_> {
                 depth_max: limits.depth_max.get(),
             }));
         }
-        let seats = shared.accounts.take(&self.client, Kind::Queues)?;
         let operator: Arc<dyn Operator> = prepared.operator.clone();
+        let transport = std::mem::replace(&mut self.transport, Transport::Wire);
+        let (rings, seats) = match transport {
+            Transport::Open(writer, reader, seats) => {
+                let rings = Rings::new(writer, reader, depth.get() as usize);
+                (Some(rings), seats)
+            }
+            Transport::Wire => (None, shared.accounts.take(&self.client, Kind::Queues)?),
+            Transport::Offered(..) => return Err(Malformed("a queue before its ring").into()),
+        };
         let queue = operator.open(depth).map_err(Refusal::Setup)?;
         Ok(Lane {
             queue,
             prepared,
             depth,
+            rings,
             _seats: seats,
         })
     }

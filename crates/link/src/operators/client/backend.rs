@@ -10,7 +10,9 @@ use dpb_core::{
 use super::super::codec::Reader;
 use super::super::protocol::{Refusal, TEXT_BYTES_MAX, Tag, VERSION, read_facts, read_limits};
 use super::super::spec;
+use super::super::wire::{FAREWELL, hang_up};
 use super::Far;
+use super::join::{Carrier, join};
 use super::line::{Described, Line, in_words, unsupported};
 use super::operator::RemoteOperator;
 
@@ -21,6 +23,8 @@ pub(super) struct RemoteBackend {
     inner: String,
     far: Far,
     properties: Properties,
+    /// The device of the transport that its queues have, if they have one.
+    carrier: Option<Carrier>,
     /// The connection; another one after it is lost.
     line: Mutex<Arc<Line>>,
     /// What the agent has said of specs.
@@ -43,11 +47,13 @@ impl RemoteBackend {
         let described = line
             .choose(inner)
             .map_err(|refusal| in_words(address, refusal))?;
+        let carrier = try_transport(&far, address)?;
         Ok(Self {
-            name: format!("remote/{address}/{inner}"),
+            name: format!("{}/{address}/{inner}", far.family()),
             address: address.to_owned(),
             inner: inner.to_owned(),
-            properties: properties(described, inner, address, &line.machine),
+            properties: properties(described, inner, address, &line.machine, carrier.as_ref()),
+            carrier,
             far,
             line: Mutex::new(Arc::new(line)),
             said: Mutex::default(),
@@ -118,6 +124,21 @@ impl RemoteBackend {
     }
 }
 
+/// Opens the transport that queues are to have beside their connections, and closes it again: what is missing is known before there is an
+/// operator. `None` if they are to have none.
+fn try_transport(far: &Far, address: &str) -> Result<Option<Carrier>, String> {
+    let Some(beside) = &far.beside else {
+        return Ok(None);
+    };
+    let line = Line::connect(far, address)?;
+    let joined = join(&line, &*beside.duplex, 0);
+    let carrier = joined.map(|(_, carrier)| carrier);
+    // It counted as a queue there: who opens one now finds it given back.
+    hang_up(&mut *line.into_talk().wire, FAREWELL);
+    let carrier = carrier.map_err(|refusal| in_words(address, refusal));
+    carrier.map(Some)
+}
+
 fn read_said(body: &[u8]) -> Result<Said, Refusal> {
     let mut from = Reader::new(body);
     let limits = read_limits(&mut from)?;
@@ -129,19 +150,27 @@ fn read_said(body: &[u8]) -> Result<Said, Refusal> {
 
 /// Those of the agent's backend, and of the way there. A model's results come over a real wire in the host's time: what is timed is the
 /// software that stands in for the model's device, and the wire.
-fn properties(described: Described, inner: &str, address: &str, machine: &str) -> Properties {
+fn properties(
+    described: Described,
+    inner: &str,
+    address: &str,
+    machine: &str,
+    carrier: Option<&Carrier>,
+) -> Properties {
     let Described {
         properties: there,
         is_model,
     } = described;
-    let here = Properties::of_device(None)
+    let stand_in = carrier.and_then(|carrier| carrier.emulated_by.clone());
+    let by = carrier.map_or(String::new(), |carrier| format!(", by {}", carrier.name));
+    let here = Properties::of_device(stand_in)
         .with_library(format!(
             "dpb-link {}, operators {VERSION}",
             env!("CARGO_PKG_VERSION")
         ))
         .with_device(match machine {
-            "" => address.to_owned(),
-            machine => format!("{address}, {machine}"),
+            "" => format!("{address}{by}"),
+            machine => format!("{address}, {machine}{by}"),
         });
     let evidence = match (&here.evidence, there.evidence) {
         (_, Evidence::Simulated { model }) => Evidence::Emulated {
@@ -200,7 +229,14 @@ impl Backend for RemoteBackend {
         let (line, body) = prepared.map_err(failed)?;
         let facts = read_facts(&body).map_err(|why| failed(why.into()))?;
         let (far, address) = (self.far.clone(), self.address.clone());
-        let operator = RemoteOperator::new(spec.clone(), facts, line, far, address);
+        let operator = RemoteOperator::new(
+            spec.clone(),
+            facts,
+            line,
+            far,
+            address,
+            self.carrier.clone(),
+        );
         Ok(Arc::new(operator))
     }
 }

@@ -4,14 +4,16 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dpb_core::{
-    ChangeError, Control, NotInPlace, OpSpec, Operator, OutputShape, Queue, SetupError,
+    ChangeError, Control, NotInPlace, OpSpec, Operator, OutputShape, Queue, SetupError, Unsupported,
 };
 
 use super::super::codec::{Reader, put_size};
 use super::super::protocol::{
     CHANGES_BYTES_MAX, Facts, LENGTHS, Number, Refusal, Tag, read_changed,
 };
+use super::super::rings::Rings;
 use super::Far;
+use super::join::{Carrier, join};
 use super::line::{Line, unsupported};
 use super::queue::{Opened, RemoteQueue};
 
@@ -21,6 +23,8 @@ pub(super) struct RemoteOperator {
     facts: Facts,
     far: Far,
     address: String,
+    /// The device of the transport that its queues have, if they have one.
+    carrier: Option<Carrier>,
     handle: Arc<Handle>,
     /// The longest outputs that the agent has said, of lengths in a row from a first one on.
     lengths: Mutex<Vec<(usize, Vec<usize>)>>,
@@ -42,6 +46,7 @@ impl RemoteOperator {
         line: Arc<Line>,
         far: Far,
         address: String,
+        carrier: Option<Carrier>,
     ) -> Self {
         let number = facts.number;
         Self {
@@ -49,8 +54,28 @@ impl RemoteOperator {
             facts,
             far,
             address,
+            carrier,
             handle: Arc::new(Handle { line, number }),
             lengths: Mutex::default(),
+        }
+    }
+
+    /// Opens the transport of a queue over `line`, if it is to have one.
+    fn join(&self, line: &Line, depth: usize) -> Result<Option<Rings>, Refusal> {
+        let (Some(beside), Some(known)) = (&self.far.beside, &self.carrier) else {
+            return Ok(None);
+        };
+        let (rings, carrier) = join(line, &*beside.duplex, depth)?;
+        match carrier == *known {
+            true => Ok(Some(rings)),
+            // What was said of the backend's evidence would not hold.
+            false => Err(Unsupported {
+                reason: format!(
+                    "jobs would go by {} now, and not by {}: open the backend again",
+                    carrier.name, known.name
+                ),
+            }
+            .into()),
         }
     }
 
@@ -129,6 +154,7 @@ impl Operator for RemoteOperator {
         };
         let line = Line::connect(&self.far, &self.address);
         let line = line.map_err(|why| failed(Refusal::Fatal(why)))?;
+        let rings = self.join(&line, depth.get() as usize).map_err(failed)?;
         let mut question = self.handle.number.to_vec();
         question.extend(depth.get().to_le_bytes());
         let body = line
@@ -146,7 +172,7 @@ impl Operator for RemoteOperator {
             clock: self.far.clock.clone(),
             patience: self.far.patience,
         };
-        let queue = RemoteQueue::new(line.into_talk(), opened, depth, self.clone());
+        let queue = RemoteQueue::new(line.into_talk(), rings, opened, depth, self.clone());
         let queue = queue.map_err(|error| failed(Refusal::Fatal(error.to_string())))?;
         Ok(Box::new(queue))
     }

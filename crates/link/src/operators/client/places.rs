@@ -1,9 +1,8 @@
 //! The jobs of a queue that are in flight, each in a place of its own.
 
-use std::ops::Range;
-
 use dpb_core::{Buf, Job};
 
+use super::super::job::Body;
 use super::super::outbox::Sheets;
 
 /// The jobs in flight.
@@ -20,9 +19,10 @@ pub(super) struct Place {
     pub(super) job: Option<Job>,
     /// One more for each job, so that no answer is taken for that of another.
     pub(super) generation: u32,
+    /// True from when the agent has all of it to its answer.
     pub(super) is_sent: bool,
     pub(super) head: Vec<u8>,
-    pub(super) payload: Range<usize>,
+    pub(super) body: Body,
     pub(super) bytes: usize,
     pub(super) cost_ns: u64,
 }
@@ -49,6 +49,11 @@ impl Places {
         is_it.then_some(place)
     }
 
+    /// The agent has answered the job in `place`: it does so once.
+    pub(super) fn answered(&mut self, place: u32) {
+        self.places[place as usize].is_sent = false;
+    }
+
     /// The job in `place`, which has one.
     pub(super) fn job(&mut self, place: u32) -> &mut Job {
         let job = self.places[place as usize].job.as_mut();
@@ -70,11 +75,17 @@ impl Places {
 impl Sheets for Places {
     fn pieces(&self, place: u32) -> [&[u8]; 2] {
         let Place {
-            job, head, payload, ..
+            job, head, body, ..
         } = &self.places[place as usize];
         let input: &[Buf] = job.as_ref().map_or(&[], |job| job.input());
-        let payload = input.first().map_or(&[][..], |buf| &buf[payload.clone()]);
+        let payload = input
+            .first()
+            .map_or(&[][..], |buf| &buf[body.payload.clone()]);
         [head, payload]
+    }
+
+    fn placed_bytes(&self, place: u32) -> usize {
+        self.places[place as usize].body.placed_bytes
     }
 
     fn sent(&mut self, place: u32) {

@@ -14,10 +14,11 @@ use rustix::event::epoll;
 use super::super::job::{put_job, slot_bytes};
 use super::super::outbox::Outbox;
 use super::super::quotas::cost;
+use super::super::rings::{Rings, inline_bytes_max};
 use super::super::talk::{Broken, Talk};
 use super::super::wire::{FAREWELL, Inbox, Wire, hang_up, sleep_for};
 use super::places::Places;
-use super::receiving::Receiving;
+use super::receiving::{Placed, Receiving, Step};
 
 /// The agreement of both sides when a queue was opened.
 pub(super) struct Opened {
@@ -34,6 +35,18 @@ pub(super) struct Opened {
     pub(super) patience: Duration,
 }
 
+/// What a queue waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Waits {
+    /// Room to send.
+    for_room: bool,
+    /// A piece in its ring.
+    for_piece: bool,
+}
+
+/// The time for which a queue sleeps whose transport does not yet know that what it sent has arrived.
+const NAP: Duration = Duration::from_micros(100);
+
 /// How many times slower than [`Opened::item_cost_ns`] says an agent may be.
 const SLOW: u64 = 16;
 
@@ -41,6 +54,8 @@ const SLOW: u64 = 16;
 pub(super) struct RemoteQueue {
     wire: Box<dyn Wire>,
     inbox: Inbox,
+    /// The transport of large items and outputs, if it is not the connection.
+    rings: Option<Rings>,
     opened: Opened,
     places: Places,
     outbox: Outbox,
@@ -48,6 +63,7 @@ pub(super) struct RemoteQueue {
     held: VecDeque<u32>,
     window_left: usize,
     receiving: Receiving,
+    placed: Placed,
     finished: Vec<Completion>,
     /// Jobs that were taken and not yet handed back.
     in_flight: usize,
@@ -55,20 +71,21 @@ pub(super) struct RemoteQueue {
     silence: Silence,
     /// The code of every further job, once the connection is lost.
     lost: Option<i32>,
-    /// Readable when the connection is, or has room where this side waits for that.
+    /// Readable when what this side waits for is there.
     file: OwnedFd,
-    waits_for_room: bool,
+    waits: Waits,
     /// The operator, which lives at the agent as long as it lives here.
     _operator: Arc<dyn Operator>,
 }
 
 impl RemoteQueue {
-    /// A queue over the connection of `talk`.
+    /// A queue over the connection of `talk`, with `rings` beside it if it has some.
     ///
     /// # Errors
     /// If the system has no file to wait by.
     pub(super) fn new(
         talk: Talk<'static>,
+        rings: Option<Rings>,
         opened: Opened,
         depth: NonZeroU32,
         operator: Arc<dyn Operator>,
@@ -77,22 +94,27 @@ impl RemoteQueue {
         let file = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(0);
         epoll::add(&file, wire.as_fd(), data, epoll::EventFlags::IN)?;
+        if let Some(pieces) = rings.as_ref().and_then(Rings::file) {
+            epoll::add(&file, pieces, data, epoll::EventFlags::empty())?;
+        }
         let depth = depth.get() as usize;
         Ok(Self {
             wire,
             inbox,
+            rings,
             places: Places::new(depth),
             outbox: Outbox::new(depth),
             held: VecDeque::with_capacity(depth),
             window_left: opened.window_bytes,
             receiving: Receiving::default(),
+            placed: Placed::default(),
             finished: Vec::with_capacity(depth),
             in_flight: 0,
             depth,
             silence: Silence::default(),
             lost: None,
             file,
-            waits_for_room: false,
+            waits: Waits::default(),
             opened,
             _operator: operator,
         })
@@ -137,13 +159,15 @@ impl RemoteQueue {
         let id = self.places.id(number);
         let place = &mut self.places.places[number as usize];
         let items = job.items.count();
-        let encoded = put_job(&job, self.opened.shape, id, &mut place.head);
+        let inline_bytes_max = inline_bytes_max(self.rings.as_ref());
+        let (shape, head) = (self.opened.shape, &mut place.head);
+        let encoded = put_job(&job, shape, id, inline_bytes_max, head);
         place.bytes = cost(encoded.input_bytes, encoded.slot_bytes, items);
         place.cost_ns = (items as u64)
             .saturating_mul(self.opened.item_cost_ns)
             .saturating_add(place.bytes as u64)
             .min(u64::MAX >> 16);
-        place.payload = encoded.payload;
+        place.body = encoded.body;
         place.job = Some(job);
         self.places.cost_ns += place.cost_ns;
         self.held.push_back(number);
@@ -162,24 +186,31 @@ impl RemoteQueue {
             };
             self.window_left = left;
             self.held.pop_front();
-            self.outbox.push(place);
+            self.outbox.push(place, &self.places);
         }
         if self.outbox.is_empty() && !self.wire.has_unsent() {
             return Ok(false);
         }
-        Ok(self.outbox.flush(&mut *self.wire, &mut self.places)?)
+        let outgoing = self.rings.as_mut().map(|rings| &mut rings.outgoing);
+        self.outbox
+            .flush(&mut *self.wire, outgoing, &mut self.places)
     }
 
     /// Receives what has come; whether that was anything.
     fn receive(&mut self) -> Result<bool, Broken> {
         let mut progress = false;
         loop {
-            let step = self.receiving.advance(
-                &mut *self.wire,
-                &mut self.inbox,
-                &mut self.places,
-                self.opened.shape,
-            )?;
+            let pieces = self.take_pieces()?;
+            let step = match pieces.done {
+                Some(_) => pieces,
+                None => self.receiving.advance(
+                    &mut *self.wire,
+                    &mut self.inbox,
+                    self.rings.as_mut(),
+                    &mut self.places,
+                    self.opened.shape,
+                )?,
+            };
             progress |= step.came;
             match step.done {
                 Some((place, result)) => {
@@ -188,9 +219,25 @@ impl RemoteQueue {
                         self.finish(job, result);
                     }
                 }
+                // What came last may have announced pieces that are there.
+                None if step.came => {}
                 None => return Ok(progress),
             }
         }
+    }
+
+    /// Takes what has arrived beside the connection.
+    fn take_pieces(&mut self) -> Result<Step, Broken> {
+        let Some(rings) = &mut self.rings else {
+            let (came, done) = (false, None);
+            return Ok(Step { came, done });
+        };
+        let shape = self.opened.shape;
+        let step = self.placed.advance(rings, &mut self.places, shape)?;
+        if let Some(pieces) = rings.credit() {
+            self.outbox.give_back(pieces);
+        }
+        Ok(step)
     }
 
     /// Sends and receives, and looks how long nothing has moved.
@@ -198,8 +245,8 @@ impl RemoteQueue {
         let mut progress = self.send()?;
         let came = self.receive()?;
         progress |= came;
-        // The window has more room now.
-        if came && !self.held.is_empty() {
+        // The window has more room now, or the agent's ring; or there is some to be given back.
+        if came && !(self.held.is_empty() && self.outbox.is_empty()) {
             progress |= self.send()?;
         }
         if progress {
@@ -208,7 +255,11 @@ impl RemoteQueue {
         }
         let cost = Duration::from_nanos(self.places.cost_ns.saturating_mul(SLOW));
         let patience = self.opened.patience + cost;
-        match self.silence.lasts(&*self.opened.clock) > patience {
+        let silence = self.silence.lasts(&*self.opened.clock);
+        if let Some(rings) = &mut self.rings {
+            rings.look(silence)?;
+        }
+        match silence > patience {
             true => Err(Broken::Silent(patience)),
             false => Ok(()),
         }
@@ -231,21 +282,69 @@ impl RemoteQueue {
         self.places.free.len() < self.depth
     }
 
-    /// Makes the file readable by room to send as well, or no longer.
-    fn arm(&mut self) {
-        let waits = !self.outbox.is_empty() || self.wire.has_unsent();
-        if waits == self.waits_for_room {
-            return;
-        }
-        let flags = match waits {
-            true => epoll::EventFlags::IN | epoll::EventFlags::OUT,
-            false => epoll::EventFlags::IN,
+    /// Has the file tell of what this side waits for now, and says what that is.
+    ///
+    /// # Errors
+    /// The transport beside the connection is broken.
+    fn arm(&mut self) -> Result<Waits, Broken> {
+        let mut waits = Waits {
+            for_room: self.outbox.wants_wire() || self.wire.has_unsent(),
+            for_piece: false,
         };
-        let data = epoll::EventData::new_u64(0);
-        // Of a connection that is there this does not fail; if it did, the file would be readable too often or `wait` would still do.
-        if epoll::modify(&self.file, self.wire.as_fd(), data, flags).is_ok() {
-            self.waits_for_room = waits;
+        if let Some(rings) = &mut self.rings
+            && rings.awaits_piece()?
+        {
+            waits.for_piece = true;
+            rings.arm()?;
         }
+        if waits != self.waits {
+            self.tell(waits);
+        }
+        Ok(waits)
+    }
+
+    fn tell(&mut self, waits: Waits) {
+        use epoll::EventFlags as Flags;
+        let flags = |is_set, flag| if is_set { flag } else { Flags::empty() };
+        let of_wire = Flags::IN | flags(waits.for_room, Flags::OUT);
+        let data = epoll::EventData::new_u64(0);
+        let mut told = epoll::modify(&self.file, self.wire.as_fd(), data, of_wire);
+        let pieces = self.rings.as_ref().and_then(Rings::file);
+        if let Some(pieces) = pieces {
+            let of_pieces = flags(waits.for_piece, Flags::IN);
+            told = told.and(epoll::modify(&self.file, pieces, data, of_pieces));
+        }
+        // Of files that are there this does not fail; if it did, the file would be readable too often or `wait` would still do.
+        if told.is_ok() {
+            self.waits = waits;
+        }
+    }
+
+    /// Sleeps until there is something to do, for `timeout` at most.
+    ///
+    /// # Errors
+    /// The transport beside the connection is broken.
+    fn sleep(&mut self, timeout: Duration) -> Result<(), Broken> {
+        let waits = self.arm()?;
+        if timeout.is_zero() {
+            return Ok(());
+        }
+        let Some(rings) = &mut self.rings else {
+            sleep_for(&*self.wire, waits.for_room, timeout);
+            return Ok(());
+        };
+        if waits.for_piece {
+            return rings.sleep_for_piece(&*self.wire, waits.for_room, timeout);
+        }
+        // Nobody tells of what has arrived at the agent but the transport, which is asked.
+        let waits_for_place =
+            !self.outbox.is_empty() && !waits.for_room && rings.outgoing.has_room();
+        let timeout = match waits_for_place {
+            true => timeout.min(NAP),
+            false => timeout,
+        };
+        sleep_for(&*self.wire, waits.for_room, timeout);
+        Ok(())
     }
 }
 
@@ -292,14 +391,17 @@ impl Queue for RemoteQueue {
         if self.in_flight == 0 || !self.finished.is_empty() || self.lost.is_some() {
             return;
         }
-        self.arm();
-        if !timeout.is_zero() {
-            sleep_for(&*self.wire, self.waits_for_room, timeout);
+        if let Err(why) = self.sleep(timeout) {
+            self.lose(&why);
         }
     }
 
+    /// None where no file tells of pieces.
     fn file(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
+        match &self.rings {
+            Some(rings) if rings.file().is_none() => None,
+            _ => Some(self.file.as_fd()),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use dpb_core::{JobError, JobParts, OutputShape};
 use super::super::codec::Malformed;
 use super::super::job::{DONE_HEAD_BYTES, DoneHead, Word, read_outcome};
 use super::super::protocol::{HEADER_BYTES, Header, Refusal, SHORT_BYTES_MAX, Tag, read_refusal};
+use super::super::rings::Rings;
 use super::super::talk::Broken;
 use super::super::wire::{Inbox, Wire};
 use super::places::Places;
@@ -23,6 +24,7 @@ pub(super) enum Receiving {
         outputs: usize,
         /// True if the code of a device's error is next.
         code_follows: bool,
+        is_placed: bool,
     },
     /// The outputs, `filled` bytes of item `item` are there.
     Outputs {
@@ -30,6 +32,13 @@ pub(super) enum Receiving {
         item: usize,
         filled: usize,
     },
+}
+
+/// The outputs that come in pieces: how far those are that are due.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Placed {
+    item: usize,
+    filled: usize,
 }
 
 /// What a step gave.
@@ -55,6 +64,7 @@ impl Receiving {
         &mut self,
         wire: &mut dyn Wire,
         inbox: &mut Inbox,
+        mut rings: Option<&mut Rings>,
         places: &mut Places,
         shape: OutputShape,
     ) -> Result<Step, Broken> {
@@ -62,10 +72,13 @@ impl Receiving {
         loop {
             let moved = match *self {
                 Self::Front => {
-                    if inbox.data().len() < FRONT_BYTES {
+                    if Rings::take_credit(rings.as_deref_mut(), inbox)? {
+                        true
+                    } else if inbox.data().len() < FRONT_BYTES {
                         inbox.fill(wire)?
                     } else {
-                        if let Some(done) = self.front(wire, inbox, places, shape)? {
+                        let rings = rings.as_deref_mut();
+                        if let Some(done) = self.front(wire, inbox, rings, places, shape)? {
                             let done = Some(done);
                             return Ok(Step { came: true, done });
                         }
@@ -76,7 +89,7 @@ impl Receiving {
                     if inbox.data().len() < 4 {
                         inbox.fill(wire)?
                     } else {
-                        self.outcomes(inbox, places)?;
+                        self.outcomes(inbox, rings.as_deref_mut(), places)?;
                         true
                     }
                 }
@@ -86,7 +99,8 @@ impl Receiving {
                     filled,
                 } => {
                     let job = places.job(place);
-                    match outputs(wire, inbox, job, shape, [item, filled])? {
+                    let take = |room: &mut [u8]| Ok(inbox.take(wire, room)?);
+                    match outputs(take, job, shape, [item, filled])? {
                         Filled::All => {
                             *self = Self::Front;
                             let done = Some((place, Ok(())));
@@ -115,28 +129,36 @@ impl Receiving {
         &mut self,
         wire: &mut dyn Wire,
         inbox: &mut Inbox,
+        rings: Option<&mut Rings>,
         places: &mut Places,
         shape: OutputShape,
     ) -> Result<Option<Done>, Broken> {
         let (header, head) = inbox.data()[..FRONT_BYTES].split_at(HEADER_BYTES);
         let (header, head) = (header.try_into(), head.try_into());
         let Header { tag, len } = Header::read(header.expect("so many"))?;
-        if tag != Tag::Done {
-            return Err(farewell(wire, inbox, tag, len));
-        }
+        let is_placed = match tag {
+            Tag::Done => false,
+            Tag::DonePlaced => true,
+            _ => return Err(farewell(wire, inbox, tag, len)),
+        };
         let DoneHead { id, result, rest } = DoneHead::read(head.expect("so many"), len)?;
         inbox.consume(FRONT_BYTES);
         let place = places.find(id);
         let place = place.ok_or(Malformed("a completion of no job that is in flight"))?;
+        places.answered(place);
         if result.is_err() {
-            return Ok(Some((place, result)));
+            return match is_placed {
+                true => Err(Malformed("outputs of a job that failed").into()),
+                false => Ok(Some((place, result))),
+            };
         }
         *self = match shape {
             OutputShape::Fixed(bytes) => {
-                if rest != bytes * places.job(place).items.count() {
+                let outputs = bytes * places.job(place).items.count();
+                if rest != if is_placed { 0 } else { outputs } {
                     return Err(Malformed("outputs of another length").into());
                 }
-                Self::outputs_of(place)
+                Self::outputs_of(place, is_placed.then_some(outputs), rings)?
             }
             OutputShape::Variable => {
                 if rest < 4 * places.job(place).items.count() {
@@ -147,27 +169,43 @@ impl Receiving {
                     rest,
                     outputs: 0,
                     code_follows: false,
+                    is_placed,
                 }
             }
         };
         Ok(None)
     }
 
-    fn outputs_of(place: u32) -> Self {
-        Self::Outputs {
+    /// What follows where the outputs of the job in `place` are next, or so many bytes of them come in pieces.
+    fn outputs_of(
+        place: u32,
+        placed_bytes: Option<usize>,
+        rings: Option<&mut Rings>,
+    ) -> Result<Self, Malformed> {
+        if let Some(bytes) = placed_bytes {
+            Rings::expect(rings, place, bytes)?;
+            return Ok(Self::Front);
+        }
+        Ok(Self::Outputs {
             place,
             item: 0,
             filled: 0,
-        }
+        })
     }
 
     /// Reads as many outcomes as are there.
-    fn outcomes(&mut self, inbox: &mut Inbox, places: &mut Places) -> Result<(), Broken> {
+    fn outcomes(
+        &mut self,
+        inbox: &mut Inbox,
+        rings: Option<&mut Rings>,
+        places: &mut Places,
+    ) -> Result<(), Broken> {
         let Self::Outcomes {
             place,
             rest,
             outputs,
             code_follows,
+            is_placed,
         } = self
         else {
             return Ok(());
@@ -197,12 +235,44 @@ impl Receiving {
         }
         inbox.consume(read);
         if job.outcomes.len() == count {
-            if outputs != rest {
+            if *rest != if *is_placed { 0 } else { *outputs } {
                 return Err(Malformed("outputs of another length than said").into());
             }
-            *self = Self::outputs_of(*place);
+            *self = Self::outputs_of(*place, is_placed.then_some(*outputs), rings)?;
         }
         Ok(())
+    }
+}
+
+impl Placed {
+    /// Takes what has arrived in pieces, until a job is complete.
+    ///
+    /// # Errors
+    /// If the transport is broken.
+    pub(super) fn advance(
+        &mut self,
+        rings: &mut Rings,
+        places: &mut Places,
+        shape: OutputShape,
+    ) -> Result<Step, Broken> {
+        let Some((place, _)) = rings.due() else {
+            let (came, done) = (false, None);
+            return Ok(Step { came, done });
+        };
+        let job = places.job(place);
+        let at = [self.item, self.filled];
+        Ok(match outputs(|room| rings.take(room), job, shape, at)? {
+            Filled::All => {
+                *self = Self::default();
+                rings.end();
+                let done = Some((place, Ok(())));
+                Step { came: true, done }
+            }
+            Filled::UpTo([item, filled], came) => {
+                *self = Self { item, filled };
+                Step { came, done: None }
+            }
+        })
     }
 }
 
@@ -223,10 +293,9 @@ enum Filled {
     UpTo([usize; 2], bool),
 }
 
-/// Fills slots with what is there.
+/// Fills slots with what `take` has.
 fn outputs(
-    wire: &mut dyn Wire,
-    inbox: &mut Inbox,
+    mut take: impl FnMut(&mut [u8]) -> Result<usize, Broken>,
     job: &mut JobParts,
     shape: OutputShape,
     [mut item, mut filled]: [usize; 2],
@@ -241,7 +310,7 @@ fn outputs(
         if filled < len {
             let slot = job.slots.place(item, &job.dst);
             let room = &mut job.dst[slot.buf][slot.start..][filled..len];
-            let took = inbox.take(wire, room)?;
+            let took = take(room)?;
             if took == 0 {
                 return Ok(Filled::UpTo([item, filled], moved));
             }

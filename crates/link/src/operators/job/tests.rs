@@ -67,8 +67,8 @@ fn job(which: u8, seed: u64) -> Job {
 /// The message of `parts`, read as the agent does: the head, the lists, the bytes of the items.
 fn sent(parts: &JobParts, shape: OutputShape) -> (Encoded, Vec<u8>) {
     let mut message = Vec::new();
-    let encoded = put_job(parts, shape, 7, &mut message);
-    let payload = encoded.payload.clone();
+    let encoded = put_job(parts, shape, 7, usize::MAX, &mut message);
+    let payload = encoded.body.payload.clone();
     if !payload.is_empty() {
         message.extend(&parts.input()[0][payload]);
     }
@@ -81,7 +81,7 @@ fn read(message: &[u8]) -> Result<(JobHead, Items, Items, &[u8]), Malformed> {
     if tag != Tag::Job {
         return Err(Malformed("no job"));
     }
-    let head = JobHead::read(from.array()?, len)?;
+    let head = JobHead::read(from.array()?, len, false)?;
     let lists = from.bytes(head.list_bytes() as usize)?;
     let input = from.bytes(head.input_bytes as usize)?;
     from.end()?;
@@ -189,7 +189,14 @@ fn outputs_follow_their_outcomes() {
         _ => Err(JobError::Malformed),
     }));
     let mut message = Vec::new();
-    let payload = put_done(&job, Ok(()), OutputShape::Variable, 9, &mut message);
+    let Body { payload, .. } = put_done(
+        &job,
+        Ok(()),
+        OutputShape::Variable,
+        9,
+        usize::MAX,
+        &mut message,
+    );
     message.extend(&job.dst[0][payload]);
     let mut from = Reader::new(&message);
     let header = Header::read(from.array().unwrap()).expect("a header");
