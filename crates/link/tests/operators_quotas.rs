@@ -145,7 +145,10 @@ fn a_backend_that_is_slow_to_open_keeps_nobody_else_waiting() {
         count.fetch_add(1, Ordering::Relaxed);
         if name == "slow" {
             began.send(()).expect("the test waits");
-            goes.lock().expect("no panic").recv().expect("told to go on");
+            goes.lock()
+                .expect("no panic")
+                .recv()
+                .expect("told to go on");
         }
         Ok(operators_support::best())
     };
