@@ -51,7 +51,8 @@ fn seeds() -> Vec<Vec<u8>> {
         "iperf3-udp.json",
         "sysbench.txt",
         "stress-ng.txt",
-        "perftest.txt"
+        "perftest.txt",
+        "doca-bench.txt"
     ];
     let [benchmark, sample] = outputs!["criterion/benchmark.json", "criterion/sample.json"];
     let benchmark = format!("{}\n{}", benchmark.trim(), sample.trim());

@@ -154,7 +154,7 @@ enum Verb {
     Rdma(cmd::rdma::Args),
     /// Measure TCP: round trips, throughput and CPU time, over loopback or to another machine
     Tcp(cmd::tcp::Args),
-    /// Read results of fio, iperf3, sysbench, stress-ng, perftest and Criterion into records
+    /// Read results of fio, iperf3, sysbench, stress-ng, perftest, doca_bench and Criterion into records
     Import(cmd::import::Args),
     /// Compare two files of records, test by test
     Compare(cmd::compare::Args),

@@ -87,6 +87,7 @@ fn each_program_is_told_by_its_output() {
         ("sysbench.txt", "sysbench", 5),
         ("stress-ng.txt", "stress-ng", 2),
         ("perftest.txt", "perftest", 1),
+        ("doca-bench.txt", "doca_bench", 2),
     ] {
         let output = dpb(&["import", &written(file), "--emulated-by", "QEMU"]);
         let lines = text(&output.stdout).lines();

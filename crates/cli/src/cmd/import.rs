@@ -25,7 +25,7 @@ const DEPTH_MAX: usize = 8;
                   dpb import target/criterion --out records.jsonl"
 )]
 pub struct Args {
-    /// Outputs of fio (JSON), iperf3 (JSON), sysbench, stress-ng, perftest; Criterion's folder
+    /// Outputs of fio (JSON), iperf3 (JSON), sysbench, stress-ng, perftest, doca_bench; Criterion's folder
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// The program that wrote the files [default: told by their content]
@@ -50,6 +50,7 @@ enum From {
     Sysbench,
     StressNg,
     Perftest,
+    DocaBench,
 }
 
 impl From {
@@ -60,6 +61,7 @@ impl From {
             Self::Sysbench => Program::Sysbench,
             Self::StressNg => Program::StressNg,
             Self::Perftest => Program::Perftest,
+            Self::DocaBench => Program::DocaBench,
         }
     }
 }

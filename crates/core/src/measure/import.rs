@@ -1,10 +1,11 @@
-//! Results of other programs, read into records: fio, iperf3, sysbench, stress-ng, perftest, Criterion.
+//! Results of other programs, read into records: fio, iperf3, sysbench, stress-ng, perftest, DOCA Bench, Criterion.
 //!
 //! A record says which program measured, what it was told, and the figures that it printed, in dpb's units. What dpb did not see stays empty: nothing was
 //! checked, no machine is described but by the name that the file or the caller gives. Most programs print one figure a run; the same test in
 //! several files becomes one record with a value for each ([`merge`]), which is what gives a comparison its interval.
 
 mod criterion;
+mod doca_bench;
 mod fio;
 mod iperf3;
 mod perftest;
@@ -55,6 +56,8 @@ pub enum Program {
     StressNg,
     /// The text that perftest's programs (`ib_write_bw` …) print.
     Perftest,
+    /// The text that `doca_bench` prints.
+    DocaBench,
 }
 
 /// The origin of results, as far as the caller knows it.
@@ -84,12 +87,13 @@ fn wrong(what: impl Into<String>) -> ImportError {
 
 impl Program {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Fio,
         Self::Iperf3,
         Self::Sysbench,
         Self::StressNg,
         Self::Perftest,
+        Self::DocaBench,
     ];
 
     /// Its name, which is the task in records.
@@ -100,6 +104,7 @@ impl Program {
             Self::Sysbench => "sysbench",
             Self::StressNg => "stress-ng",
             Self::Perftest => "perftest",
+            Self::DocaBench => "doca_bench",
         }
     }
 
@@ -133,6 +138,14 @@ impl Program {
                 ("latency_ns_mean", Less),
                 ("latency_ns_p99", Less),
             ],
+            Self::DocaBench => &[
+                ("items_per_s", More),
+                ("bytes_per_s", More),
+                ("output_bytes_per_s", More),
+                ("latency_ns_p50", Less),
+                ("latency_ns_mean", Less),
+                ("latency_ns_p99", Less),
+            ],
         };
         declared(metrics)
     }
@@ -147,6 +160,9 @@ impl Program {
             () if text.contains("stress-ng: ") => Some(Self::StressNg),
             () if text.lines().any(|line| line.starts_with("sysbench ")) => Some(Self::Sysbench),
             () if text.contains("#bytes") && text.contains("#iterations") => Some(Self::Perftest),
+            () if text.contains("Aggregate stats") && text.contains("bench configuration") => {
+                Some(Self::DocaBench)
+            }
             () => None,
         }
     }
@@ -162,6 +178,7 @@ impl Program {
             Self::Sysbench => sysbench::records(text, origin),
             Self::StressNg => stress_ng::records(text, origin),
             Self::Perftest => perftest::records(text, origin),
+            Self::DocaBench => doca_bench::records(text, origin),
         }?;
         match records.is_empty() {
             true => Err(wrong("it has no result")),

@@ -1,5 +1,5 @@
 //! Beside what the programs printed: `testdata/` has outputs of fio 3.33, iperf3 3.12, sysbench 1.0.20, stress-ng 0.15 and Criterion as they
-//! were written. perftest's has the layout of version 4.5 and figures that are made up.
+//! were written. Those of perftest (layout of version 4.5) and of doca_bench (labels of its documentation) have figures that are made up.
 
 use super::*;
 use crate::random::SplitMix64;
@@ -8,6 +8,7 @@ const FIO: &str = include_str!("testdata/fio.json");
 const IPERF3: &str = include_str!("testdata/iperf3.json");
 const IPERF3_UDP: &str = include_str!("testdata/iperf3-udp.json");
 const SYSBENCH: &str = include_str!("testdata/sysbench.txt");
+const DOCA_BENCH: &str = include_str!("testdata/doca-bench.txt");
 const STRESS_NG: &str = include_str!("testdata/stress-ng.txt");
 const PERFTEST: &str = include_str!("testdata/perftest.txt");
 const BENCHMARK: &str = include_str!("testdata/criterion/benchmark.json");
@@ -127,6 +128,36 @@ fn stress_ng_has_a_record_for_each_stressor() {
     assert_eq!(cpu.counts["bogo_ops"], 737);
 }
 
+/// By the documentation alone: the file was written by hand.
+#[test]
+fn doca_benchs_blocks_are_records() {
+    let [throughput, latency] = &read(Program::DocaBench, DOCA_BENCH)[..] else {
+        panic!("two")
+    };
+    assert_eq!(
+        throughput.parameters["steps"],
+        Value::Text("doca_compress::compress".into())
+    );
+    assert_eq!(throughput.parameters["size"], Value::Int(65536));
+    assert_eq!(throughput.parameters["depth"], Value::Int(32));
+    near(throughput, "items_per_s", 20_000.0);
+    near(throughput, "bytes_per_s", 9.958 * 134_217_728.0);
+    near(throughput, "output_bytes_per_s", 4.010 * 134_217_728.0);
+    assert_eq!(throughput.counts["items"], 61183);
+    assert_eq!(latency.parameters["size"], Value::Int(4096));
+    near(latency, "latency_ns_p50", 2134.0);
+    near(latency, "latency_ns_p999", 3193.0);
+    assert!(!latency.summary.contains_key("items_per_s"));
+    let other = DOCA_BENCH
+        .replace("Throughput:", "Rate:")
+        .replace("gress rate:", "gress:");
+    let origin = Origin {
+        host: None,
+        evidence: Evidence::Measured,
+    };
+    assert!(Program::DocaBench.records(&other, &origin).is_err());
+}
+
 #[test]
 fn perftests_columns_go_by_their_titles() {
     let [record] = &read(Program::Perftest, PERFTEST)[..] else {
@@ -187,7 +218,9 @@ fn the_same_test_in_several_files_is_one_record() {
 
 #[test]
 fn nothing_that_is_cut_or_spoilt_panics() {
-    let all = [FIO, IPERF3, IPERF3_UDP, SYSBENCH, STRESS_NG, PERFTEST];
+    let all = [
+        FIO, IPERF3, IPERF3_UDP, SYSBENCH, STRESS_NG, PERFTEST, DOCA_BENCH,
+    ];
     let mut random = SplitMix64::new(9);
     let tries = if cfg!(miri) { 2 } else { 300 };
     for text in all {
@@ -216,7 +249,7 @@ fn every_record_has_a_metric_that_its_program_declares() {
         99% percentile[usec]   99.9% percentile[usec]\n 64      1000          1.50           9.00         2.00     \t       2.10        \
         \t0.30   \t\t3.25    \t\t8.00\n";
     let texts = [
-        FIO, IPERF3, IPERF3_UDP, SYSBENCH, STRESS_NG, PERFTEST, LATENCY,
+        FIO, IPERF3, IPERF3_UDP, SYSBENCH, STRESS_NG, PERFTEST, LATENCY, DOCA_BENCH,
     ];
     let records = texts
         .iter()
