@@ -298,7 +298,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     args.runs.check()?;
     args.runs.say_sharing(jobs);
     let mut results = Results::new(&args.runs, globals)?;
-    let progress = Progress::new(plans.len() as u64, globals.quiet);
+    let progress = Progress::of_task(plans.len() as u64, globals);
     progress.set(0, "laying out the file");
     let target = args.target()?;
     let swept = sweep(&args, &plans, &target, &progress, &mut results);

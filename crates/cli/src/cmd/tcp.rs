@@ -381,7 +381,7 @@ impl Args {
         show: &mut Show,
         globals: &Globals,
     ) -> Result<(), Failure> {
-        let progress = Progress::new(plans.len() as u64, globals.quiet);
+        let progress = Progress::of_task(plans.len() as u64, globals);
         for (at, plan) in plans.iter().enumerate() {
             if interrupt::is_set() {
                 break;
