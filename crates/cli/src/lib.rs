@@ -51,8 +51,9 @@ mod tasks_service;
 pub mod testing;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use dpb_core::cpu_level;
 use dpb_core::measure::Build;
@@ -111,6 +112,9 @@ pub(crate) struct Globals {
     /// The tasks that there are
     #[arg(skip)]
     pub tasks: Tasks,
+    /// The time that the task takes which the command line asks for, roughly
+    #[arg(skip)]
+    pub estimate: Duration,
 }
 
 impl Globals {
@@ -222,9 +226,12 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         version: VERSION.to_owned(),
         toolchain: env!("DPB_TOOLCHAIN").to_owned(),
     });
-    let mut cli = Cli::parse();
+    let matches = command().get_matches();
+    let cli = Cli::from_arg_matches(&matches);
+    let mut cli = cli.unwrap_or_else(|error| error.exit());
     (cli.globals.families, cli.globals.operators) = (families, operators);
     cli.globals.tasks = TASKS;
+    cli.globals.estimate = estimate(&matches).unwrap_or_default();
     if let Err(why) = cpu_level::check() {
         output::note(&format!("dpb: {why}"));
         return ExitCode::from(exit::Exit::Usage as u8);
@@ -264,6 +271,14 @@ fn run(families: Families, operators: Operators) -> ExitCode {
             ExitCode::from(exit as u8)
         }
     }
+}
+
+/// The time that a task takes which is called by its verb, by its own estimate.
+fn estimate(matches: &ArgMatches) -> Option<Duration> {
+    let (verb, flags) = matches.subcommand()?;
+    let task = TASKS.find(verb)?;
+    let runs = flags.try_get_one::<u64>("repeat").ok().flatten();
+    Some((task.cost)(flags).time(runs.copied().unwrap_or(1)))
 }
 
 /// The whole command line, for completions.

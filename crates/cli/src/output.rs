@@ -1,16 +1,20 @@
 //! What reaches stdout: a table for a person, JSON lines for a pipe, CSV when asked. And progress on stderr.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 
 use dpb_core::measure::{Durability, Outcome, Record, Store};
 use dpb_core::printable;
 
+use crate::Globals;
 use crate::exit::Failure;
 
 /// What `--format` takes.
@@ -245,39 +249,115 @@ pub fn print_rows(format: Format, table: &Table, rows: &[impl Serialize]) -> Res
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
-    started: Instant,
-    shown: std::cell::Cell<bool>,
+    steps: Arc<Mutex<Steps>>,
+    /// Dropped to end the thread that draws.
+    drawn: Option<Sender<()>>,
 }
+
+/// How far the work is, for an estimate of the time that is left.
+#[derive(Clone, Copy, Debug)]
+struct Steps {
+    total: u64,
+    done: u64,
+    /// From the start until the last step was done.
+    took: Duration,
+    /// The time of all steps, as far as it was known before; `None` where nothing is said of time.
+    estimate: Option<Duration>,
+}
+
+impl Steps {
+    /// The time that is left after `elapsed`: by the steps that are done, and before the first one by the estimate.
+    fn left(&self, elapsed: Duration) -> Option<Duration> {
+        let estimate = self.estimate?;
+        let whole = match self.done {
+            0 => estimate,
+            done => self.took.mul_f64(self.total as f64 / done as f64),
+        };
+        // A step that takes longer than those before says nothing until it is done.
+        (whole > elapsed).then(|| whole.saturating_sub(elapsed))
+    }
+}
+
+/// The interval at which a bar is drawn again; it is shown from the first one on.
+const DRAW: Duration = Duration::from_secs(1);
 
 impl Progress {
     /// A bar over `total` steps; `quiet` keeps it hidden.
     pub fn new(total: u64, quiet: bool) -> Self {
+        Self::estimated(total, quiet, None)
+    }
+
+    /// The same for a task that was called by its verb: it says how much time is left.
+    pub fn of_task(total: u64, globals: &Globals) -> Self {
+        Self::estimated(total, globals.quiet, Some(globals.estimate))
+    }
+
+    fn estimated(total: u64, quiet: bool, estimate: Option<Duration>) -> Self {
+        let steps = Arc::new(Mutex::new(Steps {
+            total,
+            done: 0,
+            took: Duration::ZERO,
+            estimate,
+        }));
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
-        bar.set_style(
-            ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}")
-                .expect("a literal template"),
-        );
+        let seen = steps.clone();
+        let left = move |state: &ProgressState, out: &mut dyn fmt::Write| {
+            let steps = *seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(left) = steps.left(state.elapsed()) {
+                // A terminal that cannot be written has no use for it.
+                let _ = write!(out, "{} left: ", short_time(left));
+            }
+        };
+        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {left}{msg}");
+        bar.set_style(style.expect("a literal template").with_key("left", left));
+        let is_shown = !quiet && io::stderr().is_terminal();
         Self {
+            drawn: is_shown.then(|| draw(bar.clone())),
             bar,
-            started: Instant::now(),
-            shown: std::cell::Cell::new(quiet || !io::stderr().is_terminal()),
+            steps,
         }
     }
 
     /// Says how far the work is, and what it does now.
     pub fn set(&self, done: u64, what: &str) {
-        if !self.shown.get() && self.started.elapsed() > Duration::from_secs(1) {
-            self.shown.set(true);
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        if done > steps.done {
+            (steps.done, steps.took) = (done, self.bar.elapsed());
         }
+        drop(steps);
         self.bar.set_message(what.to_owned());
         self.bar.set_position(done);
     }
 }
 
+/// Draws the bar on a thread of its own, from a second on: one step alone may take minutes. It ends with the sender.
+fn draw(bar: ProgressBar) -> Sender<()> {
+    let (sender, ended) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        let mut is_first = true;
+        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(DRAW) {
+            if std::mem::take(&mut is_first) {
+                bar.set_draw_target(ProgressDrawTarget::stderr());
+            }
+            bar.tick();
+        }
+    });
+    sender
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
+        self.drawn = None;
         self.bar.finish_and_clear();
+    }
+}
+
+/// `40 s`, `12 min`, `3.5 h`.
+pub fn short_time(time: Duration) -> String {
+    match time.as_secs_f64() {
+        s if s < 100.0 => format!("{s:.0} s"),
+        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
     }
 }
 
@@ -493,5 +573,24 @@ mod tests {
             assert_eq!(short(value), text);
         }
         assert_eq!(short_ns(1500.0), "1.5 us");
+    }
+
+    #[test]
+    fn the_time_that_is_left_follows_the_steps_that_are_done() {
+        let second = Duration::from_secs;
+        let mut steps = Steps {
+            total: 4,
+            done: 0,
+            took: Duration::ZERO,
+            estimate: Some(second(100)),
+        };
+        // Before the first step the task's own estimate counts, until it is over.
+        assert_eq!(steps.left(second(30)), Some(second(70)));
+        assert_eq!(steps.left(second(101)), None);
+        // Two of four took 20 s, and 5 s have gone since.
+        (steps.done, steps.took) = (2, second(20));
+        assert_eq!(steps.left(second(25)), Some(second(15)));
+        steps.estimate = None;
+        assert_eq!(steps.left(second(25)), None);
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn globals(families: Families) -> Globals {
         families,
         operators: Operators::DPB,
         tasks: crate::TASKS,
+        estimate: std::time::Duration::ZERO,
     }
 }
 

@@ -266,6 +266,34 @@ fn an_interrupt_leaves_whole_tests() {
     }
 }
 
+#[test]
+fn a_box_that_another_version_began_says_so() {
+    let folder = TempDir::new().expect("a folder");
+    let at = folder.path();
+    fs::write(at.join("b.json"), TINY).expect("written");
+    printed(at, &["run", "b.json", "--out", "out"]);
+    let (first, second) = (
+        at.join("out/tests/000000.jsonl"),
+        at.join("out/tests/000001.jsonl"),
+    );
+    let line = fs::read_to_string(&first).expect("there");
+    let mut record: serde_json::Value = serde_json::from_str(line.trim()).expect("JSON");
+    record["provenance"]["dpb_version"] = "0.0.1-before".into();
+    fs::write(&first, format!("{record}\n")).expect("written");
+    fs::remove_file(second).expect("there");
+    let output = output(at, &["run", "b.json", "--out", "out"]);
+    let err = text(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    assert!(err.contains("begun by dpb 0.0.1-before"), "{err}");
+    let marked = |record: &Record| {
+        let begun_by = record.provenance.libraries.get("box begun by");
+        begun_by.is_some_and(|by| by == "dpb 0.0.1-before")
+    };
+    let marked: Vec<bool> = records(&at.join("out")).iter().map(marked).collect();
+    assert_eq!(marked.iter().filter(|is_marked| **is_marked).count(), 1);
+    assert!(marked[1], "the test that ran now");
+}
+
 /// A plug-in whose `run` is this shell script; its folder.
 fn plugin(folder: &Path, name: &str, run: &str) -> PathBuf {
     let own = folder.join("plugins").join(name);

@@ -486,6 +486,67 @@ fn iperf3_and_sockperf_stand_beside_it() {
     assert_eq!(records(&deep).len(), 1, "{}", text(&deep.stderr));
 }
 
+#[test]
+fn with_a_server_elsewhere_the_peers_servers_are_a_persons() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let token = token_file(dir.path(), "token", "0123456789abcdef0123\n");
+    let serving = Serving::start(&token);
+    let token = token.to_str().expect("UTF-8");
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("its address").port().to_string();
+    drop(free);
+    let server = ["--server", &serving.address, "--token-file", token];
+    let flags = [
+        "--beside",
+        "--repeat",
+        "1",
+        "--seconds",
+        "0.2",
+        "--iperf3-port",
+    ];
+    let work = ["--direction", "send", "--size", "16KiB", "--depth", "8"];
+    let args = [&["tcp"], &server[..], &flags, &[port.as_str()], &work].concat();
+    let beside = || {
+        let output = finish(&args);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let [ours, theirs] = &records(&output)[..] else {
+            panic!("two records")
+        };
+        assert_whole(ours);
+        assert_eq!(parameter(theirs, "tool"), "iperf3");
+        assert_eq!(theirs.parameters["server"], ours.parameters["server"]);
+        (ours.clone(), theirs.clone())
+    };
+    let Ok(probe) = Command::new("iperf3").arg("--version").output() else {
+        println!("skipped: iperf3 is missing; apt-get install iperf3");
+        return;
+    };
+    assert!(probe.status.success());
+    let (_, absent) = beside();
+    let Outcome::Unsupported { reason } = &absent.outcome else {
+        panic!("{absent:?}")
+    };
+    assert!(
+        reason.contains(&format!("start `iperf3 -s -p {port}`")),
+        "{reason}"
+    );
+    let started = Command::new("iperf3")
+        .args(["-s", "-p", &port])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut started = started.expect("iperf3 starts");
+    let is_there = || TcpStream::connect(format!("127.0.0.1:{port}")).is_ok();
+    assert!(wait_until(Duration::from_secs(10), is_there), "it listens");
+    let (ours, theirs) = beside();
+    let _ = started.kill();
+    let _ = started.wait();
+    assert_eq!(theirs.outcome, Outcome::Done, "{theirs:?}");
+    assert_eq!(theirs.parameters["link"], ours.parameters["link"]);
+    let alone = finish(&["tcp", "--iperf3-port", "5201"]);
+    assert_eq!(alone.status.code(), Some(2), "{}", text(&alone.stderr));
+}
+
 /// Two namespaces and a pair of interfaces, the server in one and the client in the other. Everything ends with the shell.
 const NAMESPACES: &str = r#"
 set -e

@@ -208,10 +208,10 @@ fn every_positional_of_a_task_is_a_key() {
     assert_eq!(
         tests,
         [
-            "rdma lat 10.0.0.1 --size=64 --gid-index=3 --verb=read",
-            "rdma lat 10.0.0.1 --size=64 --gid-index=3 --verb=write",
-            "rdma lat dpu.example --size=64 --gid-index=3 --verb=read",
-            "rdma lat dpu.example --size=64 --gid-index=3 --verb=write",
+            "rdma lat 10.0.0.1 --size=64 --gid-index=3 --verb=read --repeat=7",
+            "rdma lat 10.0.0.1 --size=64 --gid-index=3 --verb=write --repeat=7",
+            "rdma lat dpu.example --size=64 --gid-index=3 --verb=read --repeat=7",
+            "rdma lat dpu.example --size=64 --gid-index=3 --verb=write --repeat=7",
         ]
     );
     for (parameters, said) in [

@@ -169,7 +169,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     args.check_memory()?;
     args.runs.say_sharing(args.threads_most());
     let mut results = Results::new(&args.runs, globals)?;
-    let progress = Progress::new(tests.len() as u64, globals.quiet);
+    let progress = Progress::of_task(tests.len() as u64, globals);
     let swept = sweep(&args, &tests, &progress, &mut results);
     drop(progress);
     results.print(for_people, for_machines)?;

@@ -282,7 +282,7 @@ fn carry_out(
 ) -> Result<(), Failure> {
     let stop = interrupt::flag();
     let names: Vec<String> = tests.iter().map(Test::to_string).collect();
-    let progress = Progress::new(names.len() as u64, globals.quiet);
+    let progress = Progress::of_task(names.len() as u64, globals);
     let (sender, measured) = channel();
     let work = move || {
         for test in &tests {

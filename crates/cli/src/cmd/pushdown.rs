@@ -342,7 +342,7 @@ fn carry_out(
     let mut tell = |event: SweepEvent<'_>| -> Result<(), Failure> {
         match event {
             SweepEvent::Running(done, all, what) => progress
-                .get_or_insert_with(|| Progress::new(all, globals.quiet))
+                .get_or_insert_with(|| Progress::of_task(all, globals))
                 .set(done, &what),
             SweepEvent::Tested(findings) => {
                 let name = findings

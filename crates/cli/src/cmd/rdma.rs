@@ -214,7 +214,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         records: Vec::new(),
     };
     show.begin()?;
-    let progress = Progress::new(args.repeat * plan.sizes.len() as u64, globals.quiet);
+    let progress = Progress::of_task(args.repeat * plan.sizes.len() as u64, globals);
     let ended = measure(&mut show, &progress);
     if args.beside && ended.is_ok() {
         beside(&mut show)?;

@@ -8,7 +8,7 @@ mod shared;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dpb_core::measure::{Outcome, Record};
+use dpb_core::measure::{Outcome, Provenance, Record};
 use dpb_core::random::SplitMix64;
 use dpb_dbmods::tpch;
 
@@ -125,6 +125,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         results,
         files,
         shown: ShownTasks::of(globals.tasks, &plugins)?,
+        begun_by: None,
         run: String::new(),
     };
     let ended = runs.all();
@@ -212,7 +213,7 @@ fn dry_run(
         cells.extend([
             row.tests.to_string(),
             row.repeats.to_string(),
-            schedule::short_time(Duration::from_secs_f64(row.seconds)),
+            output::short_time(Duration::from_secs_f64(row.seconds)),
             format!("{}B", output::short(row.memory_bytes as f64)),
             format!("{}B", output::short(row.disk_bytes as f64)),
         ]);
@@ -223,7 +224,7 @@ fn dry_run(
     output::note(&format!(
         "{} tests, about {}; nothing was run",
         asked.tests.len(),
-        schedule::short_time(Duration::from_secs_f64(all))
+        output::short_time(Duration::from_secs_f64(all))
     ));
     Ok(())
 }
@@ -297,6 +298,8 @@ struct Runs<'a> {
     files: SharedFiles,
     /// How records are shown.
     shown: ShownTasks,
+    /// The version of dpb that began the box, if it is another one.
+    begun_by: Option<String>,
     /// The name that the records of this process's tests share.
     run: String,
 }
@@ -316,6 +319,7 @@ impl Runs<'_> {
                 self.results.folder().display()
             ));
         }
+        self.begun_by = self.other_version()?;
         self.run = dpb_core::measure::provenance::new_run();
         let data_dir = self.executor.data_dir().to_owned();
         let mut schedule = Schedule::new(&self.asked.tests, self.args.time_budget, &data_dir);
@@ -326,7 +330,7 @@ impl Runs<'_> {
             let words = self.files.words(at, &missing[count + 1..]);
             let plan = schedule.plan();
             let repeats = plan[0].1;
-            let left = schedule::short_time(schedule.time(&plan));
+            let left = output::short_time(schedule.time(&plan));
             let doing = format!("{left} left: {}", test.title());
             progress.set(count as u64, &doing);
             let order = Order {
@@ -358,7 +362,8 @@ impl Runs<'_> {
                 (None, _) => self.machines.test(&order, &mut self.executor, &mut say)?,
             };
             match tried {
-                MachineEnd::Records(records) => {
+                MachineEnd::Records(mut records) => {
+                    self.mark(&mut records);
                     match records.iter().all(|record| record.outcome == Outcome::Done) {
                         true => schedule.took(at, repeats, start.elapsed()),
                         false => schedule.give_up(at),
@@ -376,6 +381,35 @@ impl Runs<'_> {
             }
         }
         self.tell_losses()
+    }
+
+    /// The version of dpb that began the box, if it is another one than this; said to the person.
+    fn other_version(&self) -> Result<Option<String>, Failure> {
+        let here = Provenance::here(0);
+        let there = self.results.records()?;
+        let begun_by = there.into_iter().find_map(|record| {
+            let own = record.provenance;
+            let is_other = own.host == here.host && own.dpb_version != here.dpb_version;
+            is_other.then_some(own.dpb_version)
+        });
+        if let Some(version) = &begun_by {
+            output::note(&format!(
+                "this box was begun by dpb {version}, and goes on with dpb {}: its records say so, and reports join no curve of both",
+                here.dpb_version
+            ));
+        }
+        Ok(begun_by)
+    }
+
+    /// Says in records of a box that another version of dpb began which one that was.
+    fn mark(&self, records: &mut [Record]) {
+        let Some(version) = &self.begun_by else {
+            return;
+        };
+        for record in records {
+            let libraries = &mut record.provenance.libraries;
+            libraries.insert("box begun by".to_owned(), format!("dpb {version}"));
+        }
     }
 
     /// Says which machines could not be reached to the end.

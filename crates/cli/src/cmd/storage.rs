@@ -151,8 +151,8 @@ fn cost(matches: &ArgMatches) -> Cost {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The file is made by dpb, never one that was there: a file that dpb did not make is refused. It loses its name as soon as \
-                  it is open, so nothing is left behind, unless --keep is given. Each block says where it lies, which write it is of, \
+    after_help = "The file is made by dpb, never one that was there: a file that dpb did not make is refused. Its name is removed from the folder as \
+                  soon as it is open, so the system frees its space when dpb ends, however it ends; --keep leaves the file there. Each block says where it lies, which write it is of, \
                   and a checksum; a read that brings another is a failure.\n\
                   Without --direct the page cache is part of what is measured, and reads come from it.\n\
                   Examples:\n  dpb storage --file /mnt/nvme/test --direct\n  \
@@ -298,7 +298,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     args.runs.check()?;
     args.runs.say_sharing(jobs);
     let mut results = Results::new(&args.runs, globals)?;
-    let progress = Progress::new(plans.len() as u64, globals.quiet);
+    let progress = Progress::of_task(plans.len() as u64, globals);
     progress.set(0, "laying out the file");
     let target = args.target()?;
     let swept = sweep(&args, &plans, &target, &progress, &mut results);

@@ -46,6 +46,8 @@ pub const TASK: Task = Task {
     apart: &[
         "out",
         "beside",
+        "iperf3_port",
+        "sockperf_port",
         "serve",
         "listen",
         "token_file",
@@ -158,7 +160,7 @@ fn cost(matches: &ArgMatches) -> Cost {
                   dpb tcp --mode open --rate 10k,50k --size 64 --depth 64\n  \
                   (umask 077; head -c 32 /dev/urandom | base64 > ~/dpb.token)\n  \
                   dpb tcp --serve --listen 192.168.100.2:7500 --token-file ~/dpb.token      on the DPU\n  \
-                  dpb tcp --server 192.168.100.2:7500 --token-file ~/dpb.token              on the host"
+                  dpb tcp --server 192.168.100.2:7500 --token-file ~/dpb.token --beside     on the host"
 )]
 pub struct Args {
     /// The address of a server elsewhere (`dpb tcp --serve`), host:port [default: a server of our own on loopback]
@@ -219,10 +221,16 @@ pub struct Args {
     /// The seed of the messages and of the open loop's schedule
     #[arg(long, value_name = "NUMBER", help_heading = RUNS, default_value = "1")]
     seed: u64,
-    /// On loopback, run iperf3 (one way) and sockperf (round trips of one message) beside each test that they can do, and keep their
-    /// figures as records of their own
-    #[arg(long, help_heading = RUNS, conflicts_with_all = ["server", "serve"])]
+    /// Run iperf3 (one way) and sockperf (round trips of one message) beside each test that they can do, and keep their figures as records
+    /// of their own. With --server theirs must have been started there: `iperf3 -s`, `sockperf server --tcp -i 0.0.0.0`
+    #[arg(long, help_heading = RUNS, conflicts_with = "serve")]
     beside: bool,
+    /// The port of the server of iperf3 that was started on the host of --server
+    #[arg(long, value_name = "NUMBER", help_heading = RUNS, default_value_t = 5201, requires_all = ["beside", "server"])]
+    iperf3_port: u16,
+    /// The port of the server of sockperf that was started on the host of --server
+    #[arg(long, value_name = "NUMBER", help_heading = RUNS, default_value_t = 11111, requires_all = ["beside", "server"])]
+    sockperf_port: u16,
     /// Append the records to this file, in a folder that is there
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     out: Option<PathBuf>,
@@ -267,7 +275,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         },
         records: Vec::new(),
     };
-    let peers = args.beside.then(beside::Peers::find);
+    let peers = args
+        .beside
+        .then(|| beside::Peers::find(args.peers_elsewhere()));
     interrupt::flag();
     let own = match &args.server {
         Some(_) => None,
@@ -332,6 +342,17 @@ impl Args {
         Ok(plans)
     }
 
+    /// Where the peers' servers are, unless they are on loopback.
+    fn peers_elsewhere(&self) -> Option<beside::Elsewhere> {
+        let (host, _) = self.server.as_deref()?.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Some(beside::Elsewhere {
+            host: host.to_owned(),
+            iperf3_port: self.iperf3_port,
+            sockperf_port: self.sockperf_port,
+        })
+    }
+
     fn target(&self, own: Option<&OwnServer>) -> Result<Target, Failure> {
         let token = self.token_file.as_deref().map(read_token).transpose()?;
         let (addresses, token) = match (own, &self.server) {
@@ -360,7 +381,7 @@ impl Args {
         show: &mut Show,
         globals: &Globals,
     ) -> Result<(), Failure> {
-        let progress = Progress::new(plans.len() as u64, globals.quiet);
+        let progress = Progress::of_task(plans.len() as u64, globals);
         for (at, plan) in plans.iter().enumerate() {
             if interrupt::is_set() {
                 break;
@@ -372,6 +393,7 @@ impl Args {
                 Err(tcp::Failure::Unreachable(why)) => return Err(Failure::unavailable(why)),
                 Err(failure) => record.without_numbers(outcome_of(&failure)),
             };
+            let own = record.clone();
             show.keep(record)?;
             let Some(peers) = peers else {
                 continue;
@@ -381,7 +403,7 @@ impl Args {
                     break;
                 }
                 let record = self.record(plan, tool.name());
-                show.keep(tool.measured(record, plan))?;
+                show.keep(peers.measured(tool, record, plan, &own))?;
             }
         }
         Ok(())

@@ -115,15 +115,6 @@ impl Schedule {
     }
 }
 
-/// `40 s`, `12 min`, `3.5 h`.
-pub(super) fn short_time(time: Duration) -> String {
-    match time.as_secs_f64() {
-        s if s < 100.0 => format!("{s:.0} s"),
-        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,10 @@
-//! iperf3 and sockperf beside dpb, on loopback, told the same.
+//! iperf3 and sockperf beside dpb, told the same: on loopback with servers of their own, elsewhere against servers that a person has started.
 //!
 //! iperf3 measures one direction, over several connections with one process at each end. Its blocks have as many bytes as one call of
 //! dpb's hands to the kernel. sockperf measures round trips of one message on one connection. Neither checks the bytes that it receives.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ const IPERF3_BYTES_MAX: u64 = 1 << 20;
 const SOCKPERF_BYTES: std::ops::RangeInclusive<u64> = 14..=65_507;
 /// What a run of theirs may take besides its time.
 const GRACE_S: u64 = 10;
+/// A server of theirs on another machine answers by then.
+const REACH: Duration = Duration::from_secs(2);
 /// A server of theirs listens by then.
 const START: Duration = Duration::from_secs(5);
 
@@ -39,15 +41,82 @@ pub(super) enum Tool {
 pub(super) struct Peers {
     iperf3: Tool,
     sockperf: Tool,
+    /// Where servers of theirs are; `None` for loopback, where each run starts one.
+    elsewhere: Option<Elsewhere>,
+}
+
+/// The machine on which a person has started their servers.
+#[derive(Clone, Debug)]
+pub(super) struct Elsewhere {
+    pub(super) host: String,
+    pub(super) iperf3_port: u16,
+    pub(super) sockperf_port: u16,
+}
+
+/// The server of a run: its address, and itself where it is of our own.
+struct ServerOfRun {
+    host: String,
+    port: u16,
+    _own: Option<Serving>,
+}
+
+impl Elsewhere {
+    fn port(&self, tool: &Tool) -> u16 {
+        match tool {
+            Tool::Iperf3(_) => self.iperf3_port,
+            Tool::Sockperf(_) => self.sockperf_port,
+        }
+    }
+
+    /// Whether the tool's server listens there.
+    ///
+    /// # Errors
+    /// What to start there.
+    fn check(&self, tool: &Tool) -> Result<(), String> {
+        let (host, port) = (self.host.as_str(), self.port(tool));
+        let addresses = (host, port).to_socket_addrs();
+        let is_there = addresses.is_ok_and(|mut addresses| {
+            addresses.any(|address| TcpStream::connect_timeout(&address, REACH).is_ok())
+        });
+        let words = match tool {
+            Tool::Iperf3(_) => format!("iperf3 -s -p {port}"),
+            Tool::Sockperf(_) => format!("sockperf server --tcp -i 0.0.0.0 -p {port}"),
+        };
+        match is_there {
+            true => Ok(()),
+            false => Err(format!(
+                "no server of {0} at {host}:{port}: start `{words}` there, or name its port with --{0}-port",
+                tool.name()
+            )),
+        }
+    }
 }
 
 impl Peers {
     /// Looks for them.
-    pub(super) fn find() -> Self {
+    pub(super) fn find(elsewhere: Option<Elsewhere>) -> Self {
         Self {
             iperf3: Tool::Iperf3(version("iperf3")),
             sockperf: Tool::Sockperf(version("sockperf")),
+            elsewhere,
         }
+    }
+
+    /// The record with a tool's figures, whatever comes of it. `beside` is dpb's of the same test: both cross the same link.
+    pub(super) fn measured(
+        &self,
+        tool: &Tool,
+        record: Record,
+        plan: &Plan,
+        beside: &Record,
+    ) -> Record {
+        let mut record = record;
+        for name in ["link", "wire"] {
+            if let Some(value) = beside.parameters.get(name) {
+                record.parameters.insert(name.to_owned(), value.clone());
+            }
+        }
+        tool.measured(record, plan, self.elsewhere.as_ref())
     }
 
     /// Those that can do what a plan says. They have sockets and no ring, so they stand beside the engine `sockets`.
@@ -79,7 +148,7 @@ impl Tool {
     }
 
     /// The record with its figures, whatever comes of it. Its runs take whole seconds.
-    pub(super) fn measured(&self, record: Record, plan: &Plan) -> Record {
+    fn measured(&self, record: Record, plan: &Plan, elsewhere: Option<&Elsewhere>) -> Record {
         let (Self::Iperf3(found) | Self::Sockperf(found)) = self;
         let version = match found {
             Ok(version) => version.clone(),
@@ -88,21 +157,18 @@ impl Tool {
                 return record.without_numbers(Outcome::Unsupported { reason });
             }
         };
+        if let Some(Err(reason)) = elsewhere.map(|elsewhere| elsewhere.check(self)) {
+            return record.without_numbers(Outcome::Unsupported { reason });
+        }
         let seconds = plan.run.as_secs_f64().ceil().max(1.0);
-        let mut record = record
-            .with("seconds", seconds)
-            .with("link", "loopback")
-            .with("wire", false);
+        let mut record = record.with("seconds", seconds);
         record
             .provenance
             .libraries
             .insert(self.name().to_owned(), version);
         let mut runs = Vec::new();
         for _ in 0..plan.repeat {
-            let run = match self {
-                Self::Iperf3(_) => iperf3(plan, seconds as u64),
-                Self::Sockperf(_) => sockperf(plan, seconds as u64),
-            };
+            let run = self.run(plan, seconds as u64, elsewhere);
             match run {
                 Ok(run) => runs.push(run),
                 Err(_) if interrupt::is_set() => break,
@@ -114,6 +180,47 @@ impl Tool {
         }
         fill(&mut record, plan, &runs);
         record
+    }
+
+    fn run(
+        &self,
+        plan: &Plan,
+        seconds: u64,
+        elsewhere: Option<&Elsewhere>,
+    ) -> Result<Figures, String> {
+        let at = match elsewhere {
+            Some(elsewhere) => ServerOfRun {
+                host: elsewhere.host.clone(),
+                port: elsewhere.port(self),
+                _own: None,
+            },
+            None => self.serve(plan, seconds)?,
+        };
+        match self {
+            Self::Iperf3(_) => iperf3(plan, seconds, &at),
+            Self::Sockperf(_) => sockperf(plan, seconds, &at),
+        }
+    }
+
+    /// A server on loopback, for one run.
+    fn serve(&self, plan: &Plan, seconds: u64) -> Result<ServerOfRun, String> {
+        const HERE: &str = "127.0.0.1";
+        let port = free_port()?;
+        let mut server = bounded(self.name(), seconds);
+        match self {
+            Self::Iperf3(_) => {
+                server.args(["-s", "-1", "-B", HERE, "-p", &port.to_string()]);
+            }
+            Self::Sockperf(_) => {
+                server.arg("server");
+                tell_sockperf(&mut server, plan, HERE, port);
+            }
+        }
+        Ok(ServerOfRun {
+            host: HERE.to_owned(),
+            port,
+            _own: Some(Serving::start(server, port)?),
+        })
     }
 }
 
@@ -155,14 +262,10 @@ fn version(program: &str) -> Result<String, String> {
     text.lines().next().map(str::to_owned).ok_or_else(missing)
 }
 
-fn iperf3(plan: &Plan, seconds: u64) -> Result<Figures, String> {
-    let port = free_port()?;
+fn iperf3(plan: &Plan, seconds: u64, at: &ServerOfRun) -> Result<Figures, String> {
     let text = |number: u64| number.to_string();
-    let mut server = bounded("iperf3", seconds);
-    server.args(["-s", "-1", "-B", "127.0.0.1", "-p", &port.to_string()]);
-    let _server = Serving::start(server, port)?;
     let mut client = bounded("iperf3", seconds);
-    client.args(["-J", "-c", "127.0.0.1", "-p", &port.to_string()]);
+    client.args(["-J", "-c", &at.host, "-p", &at.port.to_string()]);
     client.args(["-t", &text(seconds), "-P", &text(plan.connections)]);
     client.args(["-l", &text(plan.size_bytes * plan.depth)]);
     if plan.direction == Direction::Receive {
@@ -205,24 +308,21 @@ fn iperf3(plan: &Plan, seconds: u64) -> Result<Figures, String> {
     Ok(figures)
 }
 
-fn sockperf(plan: &Plan, seconds: u64) -> Result<Figures, String> {
-    let port = free_port()?;
-    let common = |command: &mut Command| {
-        command.args(["--tcp", "-i", "127.0.0.1", "-p", &port.to_string()]);
-        if !plan.nodelay {
-            command.arg("--tcp-avoid-nodelay");
-        }
-        if let Some(bytes) = plan.buffer_bytes {
-            command.args(["--buffer-size", &bytes.to_string()]);
-        }
-    };
-    let mut server = bounded("sockperf", seconds);
-    server.arg("server");
-    common(&mut server);
-    let _server = Serving::start(server, port)?;
+/// What both ends of sockperf are told.
+fn tell_sockperf(command: &mut Command, plan: &Plan, host: &str, port: u16) {
+    command.args(["--tcp", "-i", host, "-p", &port.to_string()]);
+    if !plan.nodelay {
+        command.arg("--tcp-avoid-nodelay");
+    }
+    if let Some(bytes) = plan.buffer_bytes {
+        command.args(["--buffer-size", &bytes.to_string()]);
+    }
+}
+
+fn sockperf(plan: &Plan, seconds: u64, at: &ServerOfRun) -> Result<Figures, String> {
     let mut client = bounded("sockperf", seconds);
     client.args(["ping-pong", "--full-rtt"]);
-    common(&mut client);
+    tell_sockperf(&mut client, plan, &at.host, at.port);
     client.args([
         "-m",
         &plan.size_bytes.to_string(),
