@@ -158,6 +158,7 @@ impl Plugins {
 
     fn add(&mut self, folder: &Path, tasks: Tasks) -> Result<(), Failure> {
         let plugin = Plugin::open(folder)?;
+        plugin.check_run()?;
         if tasks.find(&plugin.name).is_some() {
             let path = folder.join(MANIFEST);
             return Err(Failure::usage(format!(
@@ -216,6 +217,18 @@ impl Plugin {
     /// The parameters whose values are compared.
     pub fn series(&self) -> &[String] {
         &self.view.series
+    }
+
+    /// Refuses a plug-in whose `run` cannot be started: none of its tests could give a number.
+    fn check_run(&self) -> Result<(), Failure> {
+        let path = self.executable(Step::Run);
+        let why = match fs::metadata(&path) {
+            Ok(file) if !file.is_file() => "is no file",
+            Ok(file) if file.permissions().mode() & 0o111 == 0 => "is not executable: chmod +x",
+            Ok(_) => return Ok(()),
+            Err(_) => "cannot be found; it is the executable that carries out a test",
+        };
+        Err(Failure::usage(format!("{}: {why}", path.display())))
     }
 
     /// Whether the plug-in has this step.

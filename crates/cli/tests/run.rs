@@ -593,6 +593,12 @@ fn manifests_are_checked() {
         fs::write(&manifest, good.replace(now, then)).expect("written");
         refused(said);
     }
+    fs::write(&manifest, good).expect("written");
+    let run = at.join("plugins/one/run");
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o644)).expect("its mode");
+    refused("plugins/one/run: is not executable");
+    fs::remove_file(&run).expect("removed");
+    refused("plugins/one/run: cannot be found");
 }
 
 #[test]

@@ -107,7 +107,12 @@ fn the_registry_agrees_with_itself() {
         assert_eq!(of.name, entry.name);
         let workload = entry.workload(&case).expect("its own spec");
         assert_eq!(workload.spec(), spec);
-        assert!(workload.name().ends_with("cpu/portable"));
+        assert!(
+            workload.name().ends_with("cpu/portable"),
+            "{}: its oracle is not the portable path but {}",
+            entry.name,
+            workload.name()
+        );
         assert_eq!(
             entry.paths.last(),
             Some(&cpu::Implementation::Portable),

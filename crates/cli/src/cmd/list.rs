@@ -184,7 +184,11 @@ fn operator(entry: &Entry) -> Row {
             )
         })
         .collect();
-    let mut details = format!("{}; peers: {}", entry.source, entry.peers.join(", "));
+    let peers = match entry.peers {
+        [] => "no peers".to_owned(),
+        peers => format!("peers: {}", peers.join(", ")),
+    };
+    let mut details = format!("{}; {peers}", entry.source);
     if !parameters.is_empty() {
         details = format!("{}; {details}", parameters.join(", "));
     }

@@ -20,7 +20,6 @@ use crate::{Globals, interrupt};
 
 const WORK: &str = "The accesses";
 
-/// What is measured.
 /// The task: random, sequential and chained accesses to memory, and STREAM.
 pub const TASK: Task = Task {
     name: "memory",

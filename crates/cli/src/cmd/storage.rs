@@ -32,7 +32,6 @@ const REQUESTS: &str = "The requests";
 const FILE: &str = "storage.dpb";
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
 
-/// What is measured.
 /// The task: reads and writes of a file or a device: throughput and latency.
 pub const TASK: Task = Task {
     name: "storage",
