@@ -23,8 +23,8 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Verbs on soft-RoCE: the conformance suite, `dpb rdma` and perftest's programs on either side of it, the pushdown's
-    /// rows, a link that goes down. Fetches the distribution's kernel if there is none
+    /// Verbs on soft-RoCE: the conformance suite, of the device and of another machine's operators by it, `dpb rdma` and perftest's
+    /// programs on either side of it, the pushdown's rows, a link that goes down. Fetches the distribution's kernel if there is none
     Rdma,
 }
 

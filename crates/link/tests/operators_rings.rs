@@ -181,8 +181,18 @@ fn a_record_says_which_way_bytes_went() {
             by: "a stand-in".to_owned()
         }
     );
-    let device = properties.made_of.device.expect("where it is");
-    assert!(device.ends_with("a machine, by memory"), "{device}");
+    let place = properties.made_of.device.expect("where it is");
+    assert!(place.ends_with("a machine, by memory"), "{place}");
+    // Where the backend at the other end is emulated too, both are named.
+    match open(&served, &device, "faulty/flips_ppm=1")
+        .properties()
+        .evidence
+    {
+        Evidence::Emulated { by } => {
+            assert!(by.contains("faults") && by.contains("a stand-in"), "{by}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

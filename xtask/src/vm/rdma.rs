@@ -49,8 +49,14 @@ const MODULES: [&str; 12] = [
     "rdma_ucm",
     "veth",
 ];
-/// Tests of dpb-accel that a device makes longer.
-const TESTS: [&str; 4] = ["rdma", "rdma_bench", "rdma_bulk", "rdma_link"];
+/// Tests that a device makes longer: the crate's folder, and their names.
+const TESTS: [(&str, &str); 5] = [
+    ("crates/accel", "rdma"),
+    ("crates/accel", "rdma_bench"),
+    ("crates/accel", "rdma_bulk"),
+    ("crates/accel", "rdma_link"),
+    ("crates/cli", "remote_rdma"),
+];
 /// Who serves and who measures, in this order; perftest alone first.
 const PAIRS: [&str; 4] = [
     "perftest-perftest",
@@ -77,17 +83,20 @@ const PUSHDOWNS: [(&str, i32); 6] = [
     ("pushdown-unplugged", 1),
     ("pushdown-cut", 1),
 ];
+/// Jobs of another machine whose bytes go by RDMA, and how they end.
+const REMOTES: [(&str, i32); 2] = [("remote-op", 0), ("remote-unplugged", 1)];
 /// Its scale factor.
 const SF: &str = "0.01";
 const VERBS: [&str; 3] = ["read", "write", "send"];
 /// Whoever lost a link must have ended by then, with all that was before.
-const UNPLUGGED_S_MAX: [(&str, u64); 3] = [
+const UNPLUGGED_S_MAX: [(&str, u64); 4] = [
     ("unplugged", 60),
+    ("remote-unplugged", 90),
     ("pushdown-unplugged", 90),
     // TCP gives a peer up that is silent for a minute.
     ("pushdown-cut", 150),
 ];
-const LIMIT: Duration = Duration::from_secs(900);
+const LIMIT: Duration = Duration::from_secs(1500);
 
 /// What is missing here, and what to install.
 pub(super) fn missing() -> Option<anyhow::Error> {
@@ -197,17 +206,16 @@ fn built(all_is_built: bool) -> Result<Vec<(String, PathBuf)>> {
         true => cargo.arg("--workspace"),
         false => cargo.args(["-p", "dpb-cli", "-p", "dpb-accel", "--bin", "dpb"]),
     };
-    for name in TESTS.iter().filter(|_| !all_is_built) {
+    for (_, name) in TESTS.iter().filter(|_| !all_is_built) {
         cargo.args(["--test", name]);
     }
     let programs = programs::build(&mut cargo, &["bin", "test"])?;
     let is_one = |program: &Program| {
-        let is_test = TESTS.contains(&&*program.name);
+        let mut tests = TESTS.iter();
         program.name == "dpb"
-            || is_test
-                && program
-                    .source
-                    .starts_with(shell::root().join("crates/accel"))
+            || tests.any(|(folder, name)| {
+                program.name == *name && program.source.starts_with(shell::root().join(folder))
+            })
     };
     Ok(programs
         .into_iter()
@@ -326,13 +334,15 @@ impl Results {
     /// Steps that did not run, or ended otherwise than they must.
     fn wrong_ends(&self) -> Vec<String> {
         let pairs = pairs().map(|name| (name, (0, 0)));
-        let alone = TESTS.iter().chain(&ALONE);
+        let tests = TESTS.iter().map(|(_, name)| name);
+        let alone = tests.chain(&ALONE);
         let alone = alone.map(|name| ((*name).to_owned(), (0, 0)));
         let unplugged = [
             (BESIDE.to_owned(), (0, 0)),
             ("unplugged".to_owned(), (1, 1)),
         ];
-        let pushdowns = PUSHDOWNS.map(|(name, code)| (name.to_owned(), (0, code)));
+        let pushdowns = PUSHDOWNS.iter().chain(&REMOTES);
+        let pushdowns = pushdowns.map(|(name, code)| ((*name).to_owned(), (0, *code)));
         let expected = pairs.chain(alone).chain(unplugged).chain(pushdowns);
         expected
             .filter_map(|(name, ended)| match self.steps.get(&name) {
@@ -378,6 +388,15 @@ impl Results {
                     .is_some_and(|runs| runs.len() == BESIDE_RUNS)
         };
         let beside = ["dpb", "perftest"].map(|tool| count(&|record| is_beside(record, tool)));
+        let is_remote = |record: &Value| {
+            let backend = record["parameters"]["backend"].as_str();
+            backend.is_some_and(|backend| backend.starts_with("remote-rdma/"))
+        };
+        let by = |record: &Value| record["evidence"]["by"].as_str().map(str::to_owned);
+        let is_by_rxe = |record: &Value| by(record).is_some_and(|by| by.contains("soft-RoCE"));
+        let ended = |status: &str| {
+            count(&|record| is_remote(record) && record["outcome"]["status"] == status)
+        };
         let unmarked = count(&|record| record["evidence"]["kind"] != "emulated");
         let wrong = [
             (
@@ -388,6 +407,12 @@ impl Results {
             (
                 beside != [1, 1],
                 "repeat-beside: not one record of each tool with a value of each run",
+            ),
+            (ended("done") == 0, "remote-op: no record"),
+            (ended("failed") == 0, "remote-unplugged: no failure"),
+            (
+                count(&|record| is_remote(record) && !is_by_rxe(record)) > 0,
+                "remote-op: a record that is not marked emulated by soft-RoCE",
             ),
             (unmarked > 0, "a record that is not marked emulated"),
         ];
@@ -469,7 +494,7 @@ mod tests {
         for name in pairs() {
             text += &format!("step {name} 0 0\nrow {name} client  2 50 1.0 2.0 1.5 1.6\n");
         }
-        for name in TESTS.iter().chain(&ALONE) {
+        for name in TESTS.iter().map(|(_, name)| name).chain(&ALONE) {
             text += &format!("step {name} 0 0\n");
         }
         text += r#"{"parameters":{"backend":"rdma/rxe0"},"evidence":{"kind":"emulated"}}"#;
@@ -484,7 +509,13 @@ mod tests {
             let kind = r#""evidence":{"kind":"emulated"}"#;
             text += &format!("{{\"parameters\":{{{name},{role}}},{runs},{kind}}}\n");
         }
-        for (name, code) in PUSHDOWNS {
+        for status in ["done", "failed"] {
+            text += &format!(
+                "{{\"task\":\"op\",\"parameters\":{{\"backend\":\"remote-rdma/h:1/cpu\"}},\"outcome\":{{\"status\":\"{status}\"}},"
+            );
+            text += "\"evidence\":{\"kind\":\"emulated\",\"by\":\"soft-RoCE (rxe)\"}}\n";
+        }
+        for (name, code) in PUSHDOWNS.iter().chain(&REMOTES) {
             text += &format!("step {name} 0 {code}\n");
         }
         for (name, _) in UNPLUGGED_S_MAX {
@@ -509,7 +540,7 @@ mod tests {
         let results = Results::read(&good()).expect("readable");
         results.judge().expect("all as it must be");
         assert!(results.table().contains("1.5 us"));
-        let records = 1 + 2 + 2 + PUSHDOWNS.len() + pairs().count();
+        let records = 1 + 2 + 2 + 2 + PUSHDOWNS.len() + pairs().count();
         assert_eq!(results.records().lines().count(), records);
         for (right, wrong) in [
             ("step read-lat-dpb-dpb 0 0", "step read-lat-dpb-dpb 0 1"),
@@ -528,6 +559,10 @@ mod tests {
             ("\"emulated\"", "\"measured\""),
             ("\"failed\"", "\"done\""),
             ("step pushdown-cut 0 1", "step pushdown-cut 0 0"),
+            ("step remote_rdma 0 0\n", ""),
+            ("step remote-unplugged 0 1", "step remote-unplugged 0 0"),
+            ("took remote-unplugged 9", "took remote-unplugged 99"),
+            ("\"remote-rdma/h:1/cpu\"", "\"remote/h:1/cpu\""),
             ("took pushdown-cut 9", "took pushdown-cut 900"),
             (
                 "\"digest\":\"d1\"},\"counts\":{\"bulk_bytes_from_agent\":7",

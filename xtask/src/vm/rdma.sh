@@ -113,3 +113,18 @@ until netstat -tln | grep -q :7400 || ! kill -0 $agent 2> /dev/null; do sleep 0.
 unplugged pushdown-cut lo --server 10.0.0.1:7400 --credentials /tmp/credentials/client.credentials
 kill $agent
 sed "s/^/agent: /" /tmp/agent
+
+# Jobs of another machine, their bytes by RDMA; then the device is unplugged in the middle, which TCP on loopback does not see.
+dpb serve --listen 127.0.0.1:7401 --data-dir /data --bulk rdma/rxe0 > /tmp/agent 2>&1 &
+agent=$!
+until netstat -tln | grep -q :7401 || ! kill -0 $agent 2> /dev/null; do sleep 0.1; done
+remote="dpb op copy --backend remote-rdma/127.0.0.1:7401/cpu --batch 1 --out /tmp/op.jsonl"
+alone remote-op $remote --size 64,64KiB --depth 1,8 --seconds 50ms --repeat 3
+DPB=/usr/bin/dpb alone remote_rdma /tests/remote_rdma --nocapture --test-threads 1
+(sleep 10; /usr/sbin/ip link set v0 down) &
+started=$(cut -d. -f1 /proc/uptime)
+alone remote-unplugged $remote --size 64KiB --depth 8 --seconds 1 --repeat 1000
+ended=$(cut -d. -f1 /proc/uptime)
+echo "took remote-unplugged $((ended - started))" >&3
+kill $agent
+sed "s/^/agent: /" /tmp/agent

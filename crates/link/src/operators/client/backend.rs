@@ -163,7 +163,7 @@ fn properties(
     } = described;
     let stand_in = carrier.and_then(|carrier| carrier.emulated_by.clone());
     let by = carrier.map_or(String::new(), |carrier| format!(", by {}", carrier.name));
-    let here = Properties::of_device(stand_in)
+    let here = Properties::of_device(stand_in.clone())
         .with_library(format!(
             "dpb-link {}, operators {VERSION}",
             env!("CARGO_PKG_VERSION")
@@ -184,6 +184,15 @@ fn properties(
             by: format!("{inner} at the other end, in the host's time and not the model's"),
         },
         (_, evidence) => evidence,
+    };
+    // Of two things that are emulated a record names both.
+    let evidence = match (evidence, stand_in) {
+        (Evidence::Emulated { by }, Some(stand_in)) if !by.contains(&stand_in) => {
+            Evidence::Emulated {
+                by: format!("{by}; jobs by {stand_in}"),
+            }
+        }
+        (evidence, _) => evidence,
     };
     let mut properties = here.with_evidence(evidence);
     properties.made_of.inner = Some(Box::new(Inner {
