@@ -15,7 +15,7 @@ use std::fmt;
 /// ended sees the same version or a later one, on whatever queue. For a [`Chain`](crate::Chain) this holds stage by stage.
 ///
 /// **Memory.** A version that no job sees any more is reused or freed; [`crate::Versions`] keeps two tables, whatever the number of
-/// commits, once the first change has come.
+/// commits, once the first change has come. Changes are kept until they were made in both.
 ///
 /// **Waiting.** A call may wait for jobs that are running, never for a job to be polled. A kernel must not call it for its own
 /// operator: it would wait for itself. `submit` and `poll` wait for nobody.

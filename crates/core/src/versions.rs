@@ -37,6 +37,8 @@ pub trait Versioned: Clone + Send + Sync + 'static {
     type Change: Send;
     /// The reason why a change was refused.
     type Error;
+    /// True if a change makes the whole table, whatever it was before: of several changes before a commit the last one alone is kept.
+    const REPLACES: bool = false;
     /// Makes a change. Nobody reads the table meanwhile.
     ///
     /// # Errors
@@ -131,6 +133,9 @@ impl<T: Versioned> Versions<T> {
         let result = own(&mut table).apply(&change);
         if result.is_ok() {
             draft.table = Some(table);
+            if T::REPLACES {
+                draft.added.clear();
+            }
             draft.added.push(change);
         }
         *place = draft;

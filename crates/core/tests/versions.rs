@@ -131,3 +131,37 @@ fn a_reader_that_panics_leaves() {
         assert_eq!(reader.enter().total, total);
     }
 }
+
+/// A table that each change makes anew.
+#[derive(Clone)]
+struct Whole(Arc<str>);
+
+impl Versioned for Whole {
+    type Change = Arc<str>;
+    type Error = Nothing;
+    const REPLACES: bool = true;
+
+    fn apply(&mut self, change: &Arc<str>) -> Result<(), Nothing> {
+        self.0 = change.clone();
+        Ok(())
+    }
+}
+
+#[test]
+fn changes_that_replace_the_table_keep_the_last_one_alone() {
+    let versions = Versions::new(Arc::new(Whole("first".into())));
+    let mut reader = versions.reader();
+    let changes: Vec<Arc<str>> = (0..100).map(|i| i.to_string().into()).collect();
+    for change in &changes {
+        assert!(versions.change(change.clone()).is_ok());
+    }
+    assert_eq!(&*reader.enter().0, "first");
+    let kept = |change: &Arc<str>| Arc::strong_count(change) > 1;
+    assert!(!changes[..99].iter().any(kept) && kept(&changes[99]));
+    assert_eq!(versions.commit(), 1);
+    assert_eq!(&*reader.enter().0, "99");
+    // The other copy catches up by the same change.
+    assert!(versions.change("last".into()).is_ok());
+    assert_eq!(versions.commit(), 2);
+    assert_eq!(&*reader.enter().0, "last");
+}

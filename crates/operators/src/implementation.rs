@@ -119,7 +119,6 @@ implementations! {
 /// assert_eq!(PATHS[0].name(), "sve");
 /// ```
 ///
-/// Two paths of one name are the same path.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnPath {
     /// The name, which stands behind `cpu/` in a backend's name: none of dpb's, and not `best`.
@@ -130,9 +129,10 @@ pub struct OwnPath {
     pub is_available: fn() -> bool,
 }
 
+/// A path is the same as itself alone.
 impl PartialEq for OwnPath {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        std::ptr::eq(self, other)
     }
 }
 
@@ -190,7 +190,7 @@ macro_rules! codes {
             $vis fn on(
                 operator: &str,
                 implementation: $crate::cpu::Implementation,
-            ) -> Result<Self, dpb_core::SetupError> {
+            ) -> Result<Self, $crate::dpb_core::SetupError> {
                 use $crate::cpu::Implementation;
                 let code = match implementation {
                     $(

@@ -96,6 +96,10 @@
 //! # Ok::<(), Box<dyn Error>>(())
 //! ```
 
+// For `codes!`, so that a crate which calls `dpb-core` otherwise can use it.
+#[doc(hidden)]
+pub use dpb_core;
+
 pub mod cpu;
 pub mod direct;
 mod entry;

@@ -159,12 +159,21 @@ impl Operators {
     }
 
     /// Every path that some operator could have: dpb's own, and those that other crates declare, each once.
+    ///
+    /// # Panics
+    /// If two paths have one name, or one is called `best`: only one of them could be opened.
     pub fn paths(self) -> Vec<Implementation> {
         let mut paths = Implementation::ALL.to_vec();
         for path in self.iter().flat_map(|entry| entry.paths) {
-            if !paths.contains(path) {
-                paths.push(*path);
+            if paths.contains(path) {
+                continue;
             }
+            let is_taken = paths.iter().any(|known| known.name() == path.name());
+            assert!(
+                !is_taken && path.name() != "best",
+                "cpu/{path}: a name that is taken"
+            );
+            paths.push(*path);
         }
         paths
     }

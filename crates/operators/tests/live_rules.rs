@@ -44,7 +44,7 @@ fn file(set: usize) -> Vec<u8> {
 /// The right outputs for all payloads: of each rule that matches the smallest end.
 fn answer(set: usize) -> Vec<u8> {
     let rules = rules(set).into_iter().map(|(id, expression)| {
-        // The shortest match: a lazy tail.
+        // `.?` may match nothing, so the smallest end is that of the word.
         let expression = expression.replace(".?", "");
         (id, Regex::new(&expression).expect("an expression"))
     });

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dpb_core::{Backend, Buf, Items, Job, OpSpec, Operator, OutputShape, View};
 use dpb_operators::cpu;
@@ -144,7 +144,9 @@ pub(crate) fn tell(story: &Story, backend: &str) {
                     !reader.is_finished() && jobs.load(Ordering::Acquire) == had
                 })
             };
+            let patience = Instant::now() + Duration::from_secs(60);
             while version % 8 == 0 && lags() {
+                assert!(Instant::now() < patience, "a queue brings no job home");
                 thread::yield_now();
             }
         }

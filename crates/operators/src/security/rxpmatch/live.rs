@@ -55,6 +55,7 @@ impl<M> Clone for RuleSet<M> {
 impl<M: Matcher> Versioned for RuleSet<M> {
     type Change = Self;
     type Error = ChangeError;
+    const REPLACES: bool = true;
 
     fn apply(&mut self, change: &Self) -> Result<(), ChangeError> {
         *self = change.clone();
@@ -164,8 +165,10 @@ impl<M: Matcher> Control for Shared<M> {
         if rules.rules().len() > self.rules_max {
             return Err(ChangeError::Full);
         }
-        let refused = |_| ChangeError::Malformed { at: 0 };
-        let matcher = M::new(&Arc::new(Loaded::from(rules))).map_err(refused)?;
+        let matcher = M::new(&Arc::new(Loaded::from(rules))).map_err(|error| match error {
+            SetupError::OutOfMemory { .. } => ChangeError::Full,
+            _ => ChangeError::Malformed { at: 0 },
+        })?;
         self.versions.change(RuleSet {
             number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
             matcher: Arc::new(matcher),
