@@ -1,5 +1,5 @@
 //! The service `operators`, each side against whatever the other one says: an agent that computes for a client, and a client's backend,
-//! operator, table and queue at an agent.
+//! operator, table and queue at an agent; with a transport beside the connection if it is asked for, whose pieces are always there.
 //!
 //! An agent answers in whole messages and with the tags of an agent. A client's jobs come home, each once, in their own memory.
 #![no_main]
@@ -17,6 +17,7 @@ use dpb_core::{
     Backend, Family, Items, Job, OpSpec, OutputShape, ParameterValue, Queue, SetupError,
     Unsupported,
 };
+use dpb_link::bulk::{Acceptor, BodyReader, BodyWriter, Broken, Connected, Connector, Offer, Ring};
 use dpb_link::operators::{
     Dialled, OperatorsService, Quotas, Remote, SessionSecurity, Share, Wire,
 };
@@ -31,8 +32,8 @@ const SPECS: [(&str, &str); 4] = [
     ("aes-gcm", ""),
     ("lpm4", "routes=generated:100"),
 ];
-/// Bytes of an item of the client's jobs.
-const ITEM_BYTES: u32 = 40;
+/// Bytes of an item of the client's jobs; and where a job of three is to be placed.
+const ITEM_BYTES: [u32; 2] = [40, 1500];
 /// Slots of the client's are not longer, whatever the agent says.
 const SLOT_BYTES_MAX: usize = 4096;
 /// The most of a peer's bytes that end up in one allocation is bounded by these.
@@ -54,10 +55,16 @@ const SHARE: Share = Share {
 /// Every client's address.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+/// The bit of a client's mode by which it wants a transport beside its connections.
+const BESIDE: u8 = 0x80;
+
 fuzz_target!(init: dpb_fuzz::plant(seeds()), |bytes: &[u8]| {
     match bytes.split_first() {
         Some((&mode, rest)) if mode % 2 == 0 => ask_agent(rest, mode & 2 == 0),
-        Some((&mode, rest)) => answer_client(rest, usize::from(mode >> 1) % SPECS.len()),
+        Some((&mode, rest)) => {
+            let which = usize::from(mode >> 1 & 0x3f) % SPECS.len();
+            answer_client(rest, which, mode & BESIDE != 0);
+        }
         None => {}
     }
 });
@@ -84,7 +91,85 @@ fn service() -> OperatorsService {
     let service = OperatorsService::new(Box::new(open), resolve).with_quotas(QUOTAS);
     service
         .with_machine("a machine")
+        .with_duplex(Ok(Arc::new(Endless)))
         .with_patience(Duration::from_secs(5))
+}
+
+/// A transport whose ring takes everything, and whose pieces, of a byte each, are always there.
+#[derive(Debug)]
+struct Endless;
+
+/// As large as the longest body here.
+const ENDLESS: Ring = Ring {
+    pieces: 1 << 20,
+    piece_bytes: 1,
+};
+
+impl BodyWriter for Endless {
+    fn ring(&self) -> Ring {
+        ENDLESS
+    }
+
+    fn write(&mut self, parts: &[&[u8]]) -> Result<(), Broken> {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        assert_eq!(bytes, ENDLESS.piece_bytes, "a whole piece, and no more");
+        Ok(())
+    }
+
+    fn in_flight(&mut self) -> Result<u32, Broken> {
+        Ok(0)
+    }
+}
+
+impl BodyReader for Endless {
+    fn ring(&self) -> Ring {
+        ENDLESS
+    }
+
+    fn arrived(&mut self) -> Result<Option<usize>, Broken> {
+        Ok(Some(ENDLESS.piece_bytes))
+    }
+
+    fn copy(&self, at: usize, into: &mut [u8]) {
+        assert!(at + into.len() <= ENDLESS.piece_bytes, "inside the piece");
+        into.fill(7);
+    }
+
+    fn release(&mut self) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), Broken> {
+        Ok(())
+    }
+}
+
+impl Connector for Endless {
+    fn offer(&self) -> Result<(Vec<u8>, Box<dyn Offer>), String> {
+        Ok((b"a ring".to_vec(), Box::new(Endless)))
+    }
+}
+
+impl Offer for Endless {
+    fn open(self: Box<Self>, answer: &[u8]) -> Result<Connected, String> {
+        match answer {
+            b"" => Err("no answer".to_owned()),
+            _ => Ok(Connected {
+                reader: self,
+                name: "memory".to_owned(),
+                emulated_by: Some("a stand-in".to_owned()),
+            }),
+        }
+    }
+}
+
+impl Acceptor for Endless {
+    fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn BodyWriter>), String> {
+        match offer {
+            b"" => Err("no offer".to_owned()),
+            _ => Ok((b"here".to_vec(), Box::new(Endless))),
+        }
+    }
 }
 
 /// A peer that has said all that it will ever say, and the words of the other side.
@@ -218,7 +303,7 @@ fn ask_agent(bytes: &[u8], is_patched: bool) {
     });
     let heard = heard.lock().expect("no panic");
     for message in split(&heard) {
-        let of_agent = [2, 4, 6, 8, 10, 14, 16, 18, 19].contains(&message[0]);
+        let of_agent = [2, 4, 6, 8, 10, 14, 16, 18, 19, 21, 23, 25, 26].contains(&message[0]);
         assert!(
             of_agent && message[1..4] == [0; 3],
             "{:?}",
@@ -233,15 +318,17 @@ fn ask_agent(bytes: &[u8], is_patched: bool) {
     }
 }
 
-/// A client hears `bytes`: the first two say where what comes over its second connection begins.
-fn answer_client(bytes: &[u8], which: usize) {
+/// A client hears `bytes`: the first two say where what comes over its second connection begins. By a transport beside it there is a third one,
+/// which says the same.
+fn answer_client(bytes: &[u8], which: usize, is_beside: bool) {
     static SPECS: LazyLock<Vec<OpSpec>> = LazyLock::new(specs);
     let Some((at, bytes)) = bytes.split_first_chunk() else {
         return;
     };
     let at = usize::from(u16::from_le_bytes(*at)).min(bytes.len());
     let (questions, queue) = bytes.split_at(at);
-    let said = Mutex::new(VecDeque::from([questions.to_vec(), queue.to_vec()]));
+    let said = [questions.to_vec(), queue.to_vec(), queue.to_vec()];
+    let said = Mutex::new(VecDeque::from(said));
     let dial = move |_: &str| -> Result<Dialled, String> {
         let words = said
             .lock()
@@ -253,14 +340,17 @@ fn answer_client(bytes: &[u8], which: usize) {
             security: SessionSecurity::Loopback,
         })
     };
-    let remote = Remote::new(dial, resolve).with_patience(Duration::from_secs(5));
+    let mut remote = Remote::new(dial, resolve).with_patience(Duration::from_secs(5));
+    if is_beside {
+        remote = remote.beside("remote-memory", "memory", Arc::new(Endless));
+    }
     if let Ok(backend) = remote.open("127.0.0.1:1/cpu") {
-        use_backend(&*backend, &SPECS[which]);
+        use_backend(&*backend, &SPECS[which], ITEM_BYTES[usize::from(is_beside)]);
     }
 }
 
 /// All that a client does with a backend: limits, an operator, its table, a queue with two jobs.
-fn use_backend(backend: &dyn Backend, spec: &OpSpec) {
+fn use_backend(backend: &dyn Backend, spec: &OpSpec, item_bytes: u32) {
     let _ = (
         backend.properties(),
         backend.limits(spec),
@@ -270,7 +360,7 @@ fn use_backend(backend: &dyn Backend, spec: &OpSpec) {
         return;
     };
     let _ = operator.in_place();
-    let len = operator.dst_len(ITEM_BYTES as usize).min(SLOT_BYTES_MAX);
+    let len = operator.dst_len(item_bytes as usize).min(SLOT_BYTES_MAX);
     if let Some(control) = operator.control() {
         let _ = (control.change(b"10.0.0.0/8 1"), control.commit());
     }
@@ -278,19 +368,21 @@ fn use_backend(backend: &dyn Backend, spec: &OpSpec) {
     let Ok(mut queue) = operator.open(depth) else {
         return;
     };
-    let mut ready: VecDeque<Job> = (0..2).map(|tag| job(backend, tag, len, shape)).collect();
+    let mut ready: VecDeque<Job> = (0..2)
+        .map(|tag| job(backend, tag, item_bytes, len, shape))
+        .collect();
     let taken = queue.submit(&mut ready);
     assert_eq!(taken, 2, "a queue takes as many as it is deep");
     home(&mut *queue, taken, len);
 }
 
-fn job(backend: &dyn Backend, tag: u64, len: usize, shape: OutputShape) -> Job {
+fn job(backend: &dyn Backend, tag: u64, item_bytes: u32, len: usize, shape: OutputShape) -> Job {
     let items = 2 + tag as u32;
     let src = backend
-        .alloc((ITEM_BYTES * items) as usize)
+        .alloc((item_bytes * items) as usize)
         .expect("memory");
     let dst = backend.alloc(len * items as usize).expect("memory");
-    Job::new(tag, src, Items::fixed(ITEM_BYTES, items), dst, shape)
+    Job::new(tag, src, Items::fixed(item_bytes, items), dst, shape)
 }
 
 /// Polls until all jobs are home, and looks at them.
@@ -323,17 +415,24 @@ fn seeds() -> Vec<Vec<u8>> {
     let service = service();
     let mut seeds = Vec::new();
     for (which, spec) in specs().iter().enumerate() {
-        let [client, agent] = conversation(&service, spec);
-        let whole = client.concat();
-        // The queue on the connection of the questions, so that one input has all of it.
-        let one = [&client[0][..], &client[1][HELLO_BYTES..]].concat();
-        for bytes in [&client[0], &whole, &one] {
-            seeds.push([&[0][..], bytes].concat());
+        for is_beside in [false, true] {
+            let [client, agent] = conversation(&service, spec, is_beside);
+            // By a transport beside the connection it is tried on the second one, and the queue is the last.
+            let (questions, queue) = (&client[0], client.last().expect("two at least"));
+            let whole = client.concat();
+            // The queue on the connection of the questions, so that one input has all of it.
+            let one = [&questions[..], &queue[HELLO_BYTES..]].concat();
+            for bytes in [questions, &whole, &one] {
+                seeds.push([&[0][..], bytes].concat());
+            }
+            let (questions, queue) = (&agent[0], agent.last().expect("two at least"));
+            let at = questions.len() as u16;
+            let mode = 1 + 2 * which as u8 + if is_beside { BESIDE } else { 0 };
+            seeds.push([&[mode], &at.to_le_bytes()[..], questions, queue].concat());
         }
-        let at = agent[0].len() as u16;
-        let mode = 1 + 2 * which as u8;
-        seeds.push([&[mode], &at.to_le_bytes()[..], &agent.concat()].concat());
     }
+    seeds.sort();
+    seeds.dedup();
     seeds
 }
 
@@ -341,7 +440,7 @@ fn seeds() -> Vec<Vec<u8>> {
 const HELLO_BYTES: usize = HEADER_BYTES + 6;
 
 /// The bytes of a client and of its agent, each by connection.
-fn conversation(service: &OperatorsService, spec: &OpSpec) -> [Vec<Vec<u8>>; 2] {
+fn conversation(service: &OperatorsService, spec: &OpSpec, is_beside: bool) -> [Vec<Vec<u8>>; 2] {
     let tapes: Arc<Mutex<Vec<Tape>>> = Arc::default();
     std::thread::scope(|scope| {
         let (calls, called) = std::sync::mpsc::channel::<UnixStream>();
@@ -366,10 +465,13 @@ fn conversation(service: &OperatorsService, spec: &OpSpec) -> [Vec<Vec<u8>>; 2] 
                 security: SessionSecurity::Loopback,
             })
         };
-        let backend = Remote::new(dial, resolve)
-            .open("127.0.0.1:1/cpu")
-            .expect("an agent");
-        use_backend_for_real(&*backend, spec);
+        let mut remote = Remote::new(dial, resolve);
+        if is_beside {
+            remote = remote.beside("remote-memory", "memory", Arc::new(Endless));
+        }
+        let backend = remote.open("127.0.0.1:1/cpu").expect("an agent");
+        let item_bytes = ITEM_BYTES[usize::from(is_beside)];
+        use_backend_for_real(&*backend, spec, item_bytes);
     });
     let tapes = tapes.lock().expect("no panic");
     [0, 1].map(|side| {
@@ -381,10 +483,10 @@ fn conversation(service: &OperatorsService, spec: &OpSpec) -> [Vec<Vec<u8>>; 2] 
 }
 
 /// As [`use_backend`], of an agent that answers in its time.
-fn use_backend_for_real(backend: &dyn Backend, spec: &OpSpec) {
+fn use_backend_for_real(backend: &dyn Backend, spec: &OpSpec, item_bytes: u32) {
     let _ = (backend.limits(spec), backend.code(spec));
     let operator = backend.prepare(spec).expect("an operator");
-    let len = operator.dst_len(ITEM_BYTES as usize).min(SLOT_BYTES_MAX);
+    let len = operator.dst_len(item_bytes as usize).min(SLOT_BYTES_MAX);
     if let Some(control) = operator.control() {
         let _ = (control.change(b"10.0.0.0/8 1"), control.commit());
     }
@@ -392,7 +494,9 @@ fn use_backend_for_real(backend: &dyn Backend, spec: &OpSpec) {
     let mut queue = operator
         .open(NonZeroU32::new(2).expect("two"))
         .expect("a queue");
-    let mut ready: VecDeque<Job> = (0..2).map(|tag| job(backend, tag, len, shape)).collect();
+    let mut ready: VecDeque<Job> = (0..2)
+        .map(|tag| job(backend, tag, item_bytes, len, shape))
+        .collect();
     queue.submit(&mut ready);
     let mut done = Vec::new();
     while queue.in_flight() > 0 {

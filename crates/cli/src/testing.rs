@@ -1,21 +1,29 @@
-//! The readers of files that strangers write, for fuzzers and tests: boxes, plug-ins, published numbers.
+//! The readers of files that strangers write, for fuzzers and tests: boxes, plug-ins, published numbers; and the messages of the service
+//! `tasks`.
 //!
 //! Nothing here opens a device, connects to another machine or starts a process.
 
+use std::fmt::Debug;
 use std::path::PathBuf;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use dpb_core::measure::{Evidence, Record};
-use dpb_core::{Families, Family};
+use dpb_core::{Families, Family, Timer, WallClock};
 use dpb_operators::cpu::CpuPaths;
 use dpb_operators::registry::Operators;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::Globals;
 use crate::boxes::{Changes, MeasurementBox, SHIPPED, repeats_of};
 use crate::plugin::{Plugin, Plugins};
 use crate::report::published::Work;
-use crate::task::Place;
+use crate::task::{Cost, Place};
+use crate::tasks_service::protocol::{
+    Checked, Description, Ended, Ready, TestOrder, decode, encode,
+};
+use crate::tasks_service::{Quotas, TasksOptions, TasksService};
 
 /// The CPU's paths alone: other families start threads, look for devices or connect.
 static FAMILIES: LazyLock<Families> = LazyLock::new(|| {
@@ -115,6 +123,92 @@ impl ReadBox {
         });
         json!({ "seed": self.0.seed, "tasks": tasks.collect::<Vec<_>>() }).to_string()
     }
+}
+
+/// An agent that judges tests of clients, and runs none.
+#[allow(missing_debug_implementations)]
+pub struct Judge(TasksService);
+
+impl Judge {
+    /// An agent without plug-ins that gives a test 1 GiB of disk space and a minute.
+    pub fn new() -> Self {
+        let options = TasksOptions {
+            data_dir: PathBuf::from("/nowhere"),
+            plugins: Plugins::default(),
+            quotas: Quotas {
+                memory_bytes: Some(1 << 30),
+                disk_bytes: 1 << 30,
+                seconds: 60,
+            },
+            may_clear: false,
+            idle_patience: None,
+            globals: globals(*FAMILIES),
+        };
+        let clock: Arc<dyn Timer> = Arc::new(WallClock::default());
+        Self(TasksService::new(options, &clock))
+    }
+
+    /// For the body of a question: whether the agent takes each of the tests.
+    ///
+    /// # Errors
+    /// What is wrong with the body.
+    pub fn check(&self, body: &[u8]) -> Result<Vec<bool>, String> {
+        let checked = self.0.check(body).map_err(|error| error.to_string())?;
+        let takes = checked
+            .iter()
+            .map(|checked| matches!(checked, Checked::Takes(_)));
+        Ok(takes.collect())
+    }
+
+    /// For the body of an order: the command line that it makes, without the program's name, if the agent takes it.
+    ///
+    /// # Errors
+    /// What is wrong with the body, or why the test is refused.
+    pub fn order(&self, body: &[u8]) -> Result<Vec<String>, String> {
+        let order: TestOrder = decode(body).map_err(|error| error.to_string())?;
+        let ordered = self.0.ordered(&order);
+        let (test, _) = ordered.map_err(|error| error.to_string())?;
+        Ok(test.words(order.repeats, order.seed))
+    }
+}
+
+impl Default for Judge {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The bodies of an agent's messages of the service `tasks`, read as a client does, and written again; those that are some message's.
+///
+/// # Panics
+/// If what was written is read as something else.
+pub fn read_agents_messages(body: &[u8]) -> Vec<Vec<u8>> {
+    fn again<T>(body: &[u8]) -> Option<Vec<u8>>
+    where
+        T: Serialize + DeserializeOwned + PartialEq + Debug,
+    {
+        let read: T = decode(body).ok()?;
+        let written = encode(&read).expect("it was read");
+        let reread: T = decode(&written).expect("it was written");
+        assert_eq!(reread, read);
+        Some(written)
+    }
+    if let Ok(checked) = decode::<Vec<Checked>>(body) {
+        for checked in checked {
+            if let Checked::Takes(taken) = checked {
+                // Times that cannot be are none, so that they can be added up.
+                let cost = Cost::from(taken);
+                assert!(cost.once.checked_add(cost.each_run).is_some());
+            }
+        }
+    }
+    let messages = [
+        again::<Vec<Checked>>(body),
+        again::<Description>(body),
+        again::<Ended>(body),
+        again::<Ready>(body),
+    ];
+    messages.into_iter().flatten().collect()
 }
 
 /// A plug-in's manifest, read and checked.

@@ -172,7 +172,8 @@ impl TasksService {
         work(&mut executor)
     }
 
-    fn check(&self, body: &[u8]) -> Result<Vec<Checked>, LinkError> {
+    /// The answers to the body of a question whether tests can run.
+    pub(crate) fn check(&self, body: &[u8]) -> Result<Vec<Checked>, LinkError> {
         let asked: Vec<Asked> = decode(body)?;
         if asked.len() > CHECKED_AT_ONCE {
             let text = format!("{} tests; at most {CHECKED_AT_ONCE} at once", asked.len());
@@ -200,7 +201,7 @@ impl TasksService {
     }
 
     /// The test of an order, if the agent takes it.
-    fn ordered(&self, order: &TestOrder) -> Result<(Test, Cost), LinkError> {
+    pub(crate) fn ordered(&self, order: &TestOrder) -> Result<(Test, Cost), LinkError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
         let run = &order.run;
         if run.is_empty() || run.len() > 64 || !run.chars().all(is_plain) {
