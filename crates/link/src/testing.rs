@@ -2,9 +2,15 @@
 //! a piece written where the last one was not given back, or read before it is there, is a panic.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 use crate::bulk::{Acceptor, BodyReader, BodyWriter, Broken, Connected, Connector, Offer, Ring};
 
@@ -13,11 +19,11 @@ use crate::bulk::{Acceptor, BodyReader, BodyWriter, Broken, Connected, Connector
 pub enum Fault {
     /// Nothing.
     None,
-    /// The agent's end breaks.
+    /// The writer's end breaks.
     Breaks(u64),
-    /// The piece never arrives, and the client's end notices after a while.
+    /// The piece never arrives, and the reader's end notices after a while.
     Lost(u64),
-    /// The piece never arrives, and the agent's end notices after a while.
+    /// The piece never arrives, and the writer's end notices after a while.
     Unanswered(u64),
     /// The next one comes in its place.
     Skipped(u64),
@@ -39,16 +45,29 @@ struct Shared {
     fault: Fault,
     delay: Duration,
     broke: Option<Instant>,
+    /// The reader's file: a timer, because a piece is there only a while after it was written.
+    timer: Arc<OwnedFd>,
+    /// True if the timer is to be set for the next piece that is written.
+    is_armed: bool,
 }
 
 impl Shared {
+    /// Makes the reader's file readable after `time`; never, if that is zero.
+    fn tell_after(&self, time: Duration) {
+        let time = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: Timespec::try_from(time).expect("hours at most"),
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &time).expect("a timer");
+    }
+
     fn place(&self, number: u64) -> usize {
         (number % u64::from(self.ring.pieces)) as usize * self.ring.piece_bytes
     }
 
-    fn noticed(&self, by_client: bool) -> Result<(), Broken> {
+    fn noticed(&self, by_reader: bool) -> Result<(), Broken> {
         let mine = matches!(
-            (self.fault, by_client),
+            (self.fault, by_reader),
             (Fault::Lost(_), true) | (Fault::Unanswered(_), false)
         );
         match self.broke {
@@ -66,18 +85,20 @@ fn lock(held: &Held) -> MutexGuard<'_, Shared> {
     held.lock().expect("no holder panics")
 }
 
-/// The agent's end.
+/// The writer's end.
 #[derive(Debug)]
 pub struct Out {
     held: Held,
     written: Arc<AtomicU64>,
 }
 
-/// The client's end.
+/// The reader's end.
 #[derive(Debug)]
 pub struct In {
     held: Held,
     next: u64,
+    /// As [`Shared::timer`]. `None` if no file tells of pieces.
+    timer: Option<Arc<OwnedFd>>,
 }
 
 impl BodyWriter for Out {
@@ -93,15 +114,18 @@ impl BodyWriter for Out {
             due < shared.ring.pieces as usize,
             "no room for piece {number}"
         );
-        let bytes = parts.concat();
-        assert!(!bytes.is_empty() && bytes.len() <= shared.ring.piece_bytes);
-        let there = Instant::now() + shared.delay;
-        let at = shared.place(number);
-        shared.memory[at..at + bytes.len()].copy_from_slice(&bytes);
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(len > 0 && len <= shared.ring.piece_bytes);
+        let now = Instant::now();
+        let there = now + shared.delay;
+        let mut at = shared.place(number);
+        for part in parts {
+            shared.memory[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
         shared.next += 1;
-        self.written
-            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        let mut written = (number, bytes.len(), there);
+        self.written.fetch_add(len as u64, Ordering::Relaxed);
+        let mut written = (number, len, there);
         match shared.fault {
             Fault::Breaks(which) if which == number => {
                 return Err(Broken("the stand-in broke".into()));
@@ -113,6 +137,10 @@ impl BodyWriter for Out {
             Fault::Skipped(which) if which == number => written.0 += 1,
             Fault::Short(which) if which == number => written.1 -= 1,
             _ => {}
+        }
+        if shared.is_armed {
+            shared.is_armed = false;
+            shared.tell_after((written.2 - now).max(Duration::from_nanos(1)));
         }
         shared.written.push(written);
         Ok(())
@@ -164,22 +192,43 @@ impl BodyReader for In {
     fn check(&mut self) -> Result<(), Broken> {
         lock(&self.held).noticed(true)
     }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.timer.as_ref().map(|timer| timer.as_fd())
+    }
+
+    fn arm(&mut self) -> Result<(), Broken> {
+        let mut shared = lock(&self.held);
+        let now = Instant::now();
+        // Strict: it never tells of a piece that is there by now.
+        let mut times = shared.written.iter().map(|written| written.2 - now);
+        let next = times.find(|time| !time.is_zero());
+        shared.is_armed = next.is_none();
+        shared.tell_after(next.unwrap_or_default());
+        Ok(())
+    }
 }
 
 /// Both ends of a new ring.
 pub fn ends(ring: Ring, fault: Fault, delay: Duration) -> (Out, In) {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, flags).expect("a timer");
+    let timer = Arc::new(timer);
     let held = Arc::new(Mutex::new(Shared {
         memory: vec![0xee; ring.pieces as usize * ring.piece_bytes],
         ring,
-        written: Vec::new(),
+        written: Vec::with_capacity(ring.pieces as usize),
         next: 0,
         fault,
         delay,
         broke: None,
+        timer: timer.clone(),
+        is_armed: false,
     }));
     let reader = In {
         held: held.clone(),
         next: 0,
+        timer: Some(timer),
     };
     let written = Arc::default();
     (Out { held, written }, reader)
@@ -199,6 +248,8 @@ pub struct Device {
     written: Arc<AtomicU64>,
     /// What the client's side refuses with, once it has the answer.
     pub refuses: Mutex<Option<String>>,
+    /// Whether a file tells of pieces, in rings that are made from now on.
+    pub has_file: AtomicBool,
     this: Weak<Self>,
 }
 
@@ -218,6 +269,7 @@ impl Device {
             next: AtomicU64::new(0),
             written: Arc::default(),
             refuses: Mutex::default(),
+            has_file: true.into(),
             this: this.clone(),
         })
     }
@@ -240,7 +292,10 @@ impl Connector for Device {
             1 => faults[0],
             _ => faults.remove(0),
         };
-        let (mut writer, reader) = ends(self.ring, fault, self.delay);
+        let (mut writer, mut reader) = ends(self.ring, fault, self.delay);
+        if !self.has_file.load(Ordering::Relaxed) {
+            reader.timer = None;
+        }
         writer.written = Arc::clone(&self.written);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut offered = self.offered.lock().expect("no holder panics");

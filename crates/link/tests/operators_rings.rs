@@ -7,11 +7,14 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use dpb_core::conformance::Suite;
+use dpb_core::stage::Stage;
 use dpb_core::{
-    Backend, Completion, Evidence, Family, Items, Job, JobError, Operator, Queue, SetupError,
+    Backend, Completion, Evidence, Family, Items, Job, JobError, Operator, Queue, SetupError, Span,
 };
 use dpb_link::bulk::{INLINE_BYTES_MAX, Ring};
 use dpb_link::operators::{OperatorsService, Quotas, Remote, Share, lost, tcp};
@@ -111,10 +114,17 @@ fn queue(operator: &Arc<dyn Operator>, depth: u32) -> Box<dyn Queue> {
     operator.clone().open(depth).expect("a queue")
 }
 
-/// Of all lengths around the bounds of what is placed, of a piece and of a ring, several in flight; beside those of this machine's CPU.
 #[test]
 fn outputs_are_those_of_a_backend_here() {
+    for has_file in [true, false] {
+        outputs_are_the_same(has_file);
+    }
+}
+
+/// Of all lengths around the bounds of what is placed, of a piece and of a ring, several in flight; beside those of this machine's CPU.
+fn outputs_are_the_same(has_file: bool) {
     let device = Device::new(RING, &[Fault::None]);
+    device.has_file.store(has_file, Ordering::Relaxed);
     let served = Served::start(with(&device));
     let there = open(&served, &device, "cpu");
     let here = operators_support::best();
@@ -162,6 +172,93 @@ fn outputs_are_those_of_a_backend_here() {
         });
         let expected = items + outputs.sum::<usize>();
         assert_eq!(device.written_bytes() - before, expected as u64, "{name}");
+    }
+}
+
+/// Does `what` with an operator whose outputs come in more pieces than a ring has, in a thread of its own. A wait that nobody ends is a failure
+/// here and not a test without an end.
+fn in_time<T: Send + 'static>(
+    delay: Duration,
+    what: impl FnOnce(&dyn Backend, &Arc<dyn Operator>) -> T + Send + 'static,
+) -> T {
+    let (says, said) = mpsc::channel();
+    thread::spawn(move || {
+        let device = Device::with_delay(RING, &[Fault::None], delay);
+        let served = Served::start(with(&device));
+        let backend = open(&served, &device, "cpu");
+        let spec = registry::find("copy").expect("registered").default_spec();
+        let operator = backend.prepare(&spec).expect("an operator");
+        let _ = says.send(what(&*backend, &operator));
+    });
+    said.recv_timeout(SOON).expect("nobody ended a wait")
+}
+
+const DELAYS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(2)];
+
+/// Whoever sleeps until the queue's file is readable is woken for each piece of a body: no message announces these.
+#[test]
+fn the_file_alone_tells_of_every_piece() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    for delay in DELAYS {
+        let results = in_time(delay, |backend, operator| {
+            let mut lane = queue(operator, 2);
+            let jobs = (0..8).map(|tag| job(&**operator, backend, tag, 20_000));
+            let (mut ready, mut done) = (jobs.collect(), Vec::new());
+            while done.len() < 8 {
+                lane.submit(&mut ready);
+                lane.wait(Duration::ZERO);
+                if lane.poll(&mut done) == 0 {
+                    let file = lane.file().expect("the stand-in has one");
+                    poll(&mut [PollFd::new(&file, PollFlags::IN)], None).expect("a wait");
+                }
+            }
+            done.iter().map(|done| done.result).collect::<Vec<_>>()
+        });
+        assert_eq!(results, [Ok(()); 8], "{delay:?}");
+    }
+}
+
+/// `wait` does not sleep where bytes of a body are there, which no message and no file tells of any more.
+#[test]
+fn nobody_waits_for_a_piece_that_is_there() {
+    for delay in DELAYS {
+        let result = in_time(delay, |backend, operator| {
+            let mut lane = queue(operator, 1);
+            lane.submit(&mut [job(&**operator, backend, 1, 20_000)].into());
+            let mut done = Vec::new();
+            while lane.poll(&mut done) == 0 {
+                // The next pieces arrive meanwhile.
+                thread::sleep(Duration::from_millis(20));
+                lane.wait(Duration::from_secs(3600));
+            }
+            done[0].result
+        });
+        assert_eq!(result, Ok(()), "{delay:?}");
+    }
+}
+
+/// A stage sleeps in `wait` until its outputs are there.
+#[test]
+fn a_stage_gets_outputs_that_come_in_pieces() {
+    const LEN: usize = 20_000;
+    for delay in DELAYS {
+        in_time(delay, |backend, operator| {
+            let alloc = |len| backend.alloc(len);
+            let mut stage = Stage::new(operator.clone(), 1, LEN as u32, alloc).expect("a stage");
+            for round in 0..20_u8 {
+                let mut items = backend.alloc(LEN).expect("memory");
+                let mut at = round;
+                items.fill_with(|| {
+                    at = at.wrapping_mul(5).wrapping_add(1);
+                    at
+                });
+                let expected = items.to_vec();
+                let (buf, start, len) = (0, 0, LEN as u32);
+                let span = Span { buf, start, len };
+                let outputs = stage.run_over(&mut items.into(), &[span]).expect("outputs");
+                assert!(outputs.get(0) == Ok(&expected[..]), "round {round}");
+            }
+        });
     }
 }
 

@@ -116,9 +116,10 @@ impl Rings {
         }
     }
 
-    /// True if a body is due of which no byte is there.
-    pub(super) fn awaits_piece(&mut self) -> Result<bool, Broken> {
-        Ok(!self.due.is_empty() && !self.incoming.has_piece()?)
+    /// True if a body is due and bytes of it are there. The length of a piece is known once its message has come, so one that came before its
+    /// message is not looked at.
+    pub(super) fn has_due_piece(&mut self) -> Result<bool, Broken> {
+        Ok(!self.due.is_empty() && self.incoming.has_piece()?)
     }
 
     /// The file that is readable when a piece has arrived since [`Rings::arm`], if one tells of pieces.
@@ -131,20 +132,24 @@ impl Rings {
         Ok(self.incoming.arm()?)
     }
 
-    /// Sleeps until the piece that is due arrives, bytes come on `wire`, there is room to send on it if `is_sending`, or `timeout` has passed.
-    pub(super) fn sleep_for_piece(
+    /// Sleeps until a piece arrives, bytes come on `wire`, there is room to send on it if `is_sending`, or `timeout` has passed. Does not sleep if
+    /// bytes of the body that is due are there. The caller has called [`Rings::arm`].
+    pub(super) fn sleep(
         &mut self,
         wire: &dyn Wire,
         is_sending: bool,
         timeout: Duration,
     ) -> Result<(), Broken> {
-        self.arm()?;
-        // The file need not tell of what has arrived before it was armed.
-        if self.incoming.has_piece()? || wire.has_buffered() {
+        // The file need not tell of what arrived before it was armed.
+        if self.has_due_piece()? || wire.has_buffered() {
             return Ok(());
         }
         let Some(file) = self.incoming.file() else {
-            sleep_for(wire, is_sending, timeout.min(NAP));
+            let timeout = match self.due.is_empty() {
+                true => timeout,
+                false => timeout.min(NAP),
+            };
+            sleep_for(wire, is_sending, timeout);
             return Ok(());
         };
         let flags = match is_sending {

@@ -288,18 +288,20 @@ impl<'a> Jobs<'a> {
         let is_sending = self.outbox.wants_wire() || wire.has_unsent();
         let queue = &mut self.lane.queue;
         if let Some(rings) = &mut self.lane.rings {
-            let awaits_piece = rings.awaits_piece()?;
-            let waits_for_place =
-                !self.outbox.is_empty() && !is_sending && rings.outgoing.has_room();
-            if awaits_piece && queue.in_flight() == 0 {
-                return rings.sleep_for_piece(wire, is_sending, LOOK);
+            if rings.has_due_piece()? {
+                return Ok(());
             }
             // Nobody tells of a place that is free again, nor of a piece beside the backend's jobs.
+            let waits_for_place =
+                !self.outbox.is_empty() && !is_sending && rings.outgoing.has_room();
+            let awaits_piece = rings.due().is_some();
+            if queue.in_flight() == 0 {
+                rings.arm()?;
+                let timeout = if waits_for_place { NAP } else { LOOK };
+                return rings.sleep(wire, is_sending, timeout);
+            }
             if awaits_piece || waits_for_place {
-                match queue.in_flight() {
-                    0 => sleep_for(wire, is_sending, NAP),
-                    _ => queue.wait(NAP),
-                }
+                queue.wait(NAP);
                 return Ok(());
             }
         }

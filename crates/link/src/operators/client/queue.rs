@@ -35,15 +35,6 @@ pub(super) struct Opened {
     pub(super) patience: Duration,
 }
 
-/// What a queue waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Waits {
-    /// Room to send.
-    for_room: bool,
-    /// A piece in its ring.
-    for_piece: bool,
-}
-
 /// The time for which a queue sleeps whose transport does not yet know that what it sent has arrived.
 const NAP: Duration = Duration::from_micros(100);
 
@@ -73,7 +64,8 @@ pub(super) struct RemoteQueue {
     lost: Option<i32>,
     /// Readable when what this side waits for is there.
     file: OwnedFd,
-    waits: Waits,
+    /// Whether it also tells of room to send.
+    waits_for_room: bool,
     /// The operator, which lives at the agent as long as it lives here.
     _operator: Arc<dyn Operator>,
 }
@@ -95,7 +87,7 @@ impl RemoteQueue {
         let data = epoll::EventData::new_u64(0);
         epoll::add(&file, wire.as_fd(), data, epoll::EventFlags::IN)?;
         if let Some(pieces) = rings.as_ref().and_then(Rings::file) {
-            epoll::add(&file, pieces, data, epoll::EventFlags::empty())?;
+            epoll::add(&file, pieces, data, epoll::EventFlags::IN)?;
         }
         let depth = depth.get() as usize;
         Ok(Self {
@@ -114,7 +106,7 @@ impl RemoteQueue {
             silence: Silence::default(),
             lost: None,
             file,
-            waits: Waits::default(),
+            waits_for_room: false,
             opened,
             _operator: operator,
         })
@@ -201,6 +193,7 @@ impl RemoteQueue {
         let mut progress = false;
         loop {
             let pieces = self.take_pieces()?;
+            let mut came = pieces.came;
             let step = match pieces.done {
                 Some(_) => pieces,
                 None => self.receiving.advance(
@@ -211,7 +204,8 @@ impl RemoteQueue {
                     self.opened.shape,
                 )?,
             };
-            progress |= step.came;
+            came |= step.came;
+            progress |= came;
             match step.done {
                 Some((place, result)) => {
                     if let Some((job, bytes)) = self.places.take(place) {
@@ -220,7 +214,7 @@ impl RemoteQueue {
                     }
                 }
                 // What came last may have announced pieces that are there.
-                None if step.came => {}
+                None if came => {}
                 None => return Ok(progress),
             }
         }
@@ -282,41 +276,33 @@ impl RemoteQueue {
         self.places.free.len() < self.depth
     }
 
-    /// Has the file tell of what this side waits for now, and says what that is.
+    /// Has the file tell of the next piece, and of room to send if this side waits for some; says whether it does.
     ///
     /// # Errors
     /// The transport beside the connection is broken.
-    fn arm(&mut self) -> Result<Waits, Broken> {
-        let mut waits = Waits {
-            for_room: self.outbox.wants_wire() || self.wire.has_unsent(),
-            for_piece: false,
-        };
-        if let Some(rings) = &mut self.rings
-            && rings.awaits_piece()?
-        {
-            waits.for_piece = true;
+    fn arm(&mut self) -> Result<bool, Broken> {
+        let waits_for_room = self.outbox.wants_wire() || self.wire.has_unsent();
+        if waits_for_room != self.waits_for_room {
+            self.tell(waits_for_room);
+        }
+        // Also while no body is due: `poll` may read the message of one, and the pieces that follow bring no message.
+        if let Some(rings) = &mut self.rings {
             rings.arm()?;
         }
-        if waits != self.waits {
-            self.tell(waits);
-        }
-        Ok(waits)
+        Ok(waits_for_room)
     }
 
-    fn tell(&mut self, waits: Waits) {
+    fn tell(&mut self, waits_for_room: bool) {
         use epoll::EventFlags as Flags;
-        let flags = |is_set, flag| if is_set { flag } else { Flags::empty() };
-        let of_wire = Flags::IN | flags(waits.for_room, Flags::OUT);
+        let flags = match waits_for_room {
+            true => Flags::IN | Flags::OUT,
+            false => Flags::IN,
+        };
         let data = epoll::EventData::new_u64(0);
-        let mut told = epoll::modify(&self.file, self.wire.as_fd(), data, of_wire);
-        let pieces = self.rings.as_ref().and_then(Rings::file);
-        if let Some(pieces) = pieces {
-            let of_pieces = flags(waits.for_piece, Flags::IN);
-            told = told.and(epoll::modify(&self.file, pieces, data, of_pieces));
-        }
-        // Of files that are there this does not fail; if it did, the file would be readable too often or `wait` would still do.
+        let told = epoll::modify(&self.file, self.wire.as_fd(), data, flags);
+        // Of a file that is there this does not fail; if it did, the file would be readable too often or `wait` would still do.
         if told.is_ok() {
-            self.waits = waits;
+            self.waits_for_room = waits_for_room;
         }
     }
 
@@ -325,26 +311,22 @@ impl RemoteQueue {
     /// # Errors
     /// The transport beside the connection is broken.
     fn sleep(&mut self, timeout: Duration) -> Result<(), Broken> {
-        let waits = self.arm()?;
+        let waits_for_room = self.arm()?;
         if timeout.is_zero() {
             return Ok(());
         }
         let Some(rings) = &mut self.rings else {
-            sleep_for(&*self.wire, waits.for_room, timeout);
+            sleep_for(&*self.wire, waits_for_room, timeout);
             return Ok(());
         };
-        if waits.for_piece {
-            return rings.sleep_for_piece(&*self.wire, waits.for_room, timeout);
-        }
         // Nobody tells of what has arrived at the agent but the transport, which is asked.
         let waits_for_place =
-            !self.outbox.is_empty() && !waits.for_room && rings.outgoing.has_room();
+            !self.outbox.is_empty() && !waits_for_room && rings.outgoing.has_room();
         let timeout = match waits_for_place {
             true => timeout.min(NAP),
             false => timeout,
         };
-        sleep_for(&*self.wire, waits.for_room, timeout);
-        Ok(())
+        rings.sleep(&*self.wire, waits_for_room, timeout)
     }
 }
 
