@@ -12,7 +12,8 @@
 //! **Secrets** are sent only where [`SessionSecurity`] keeps them: to loopback, or in an encrypted session.
 //!
 //! **Tables that change** ([`Control`](dpb_core::Control)) change at the agent: a change and a commit each are a round trip. All queues of a
-//! prepared operator share its table there.
+//! prepared operator share its table there. The agent keeps as many bytes of changes without a commit as a spec may have
+//! ([`Quotas::spec_bytes_max`]), and refuses more.
 //!
 //! **Quotas.** An agent bounds each job, what one client has at once, and what all clients have together ([`Quotas`]). A client is the
 //! address that its connections come from. Backends, operators and queues are given back when they are dropped, or when the client leaves;

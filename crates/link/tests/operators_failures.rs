@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dpb_core::{
-    Backend, Completion, Family, Items, Job, JobError, OpSpec, OpenError, Operator, OutputShape,
-    Queue, SetupError,
+    Backend, ChangeError, Completion, Family, Items, Job, JobError, OpSpec, OpenError, Operator,
+    OutputShape, Queue, SetupError,
 };
 use dpb_link::operators::{Dialled, Quotas, Remote, SessionSecurity, Share, lost, tcp};
 use dpb_operators::registry;
@@ -444,6 +444,38 @@ fn tables_change_over_the_wire() {
         outputs.push(seen);
     }
     assert_eq!(outputs[0], outputs[1]);
+}
+
+/// Changes that are never committed take no more memory of the agent than a spec may; a commit makes room.
+#[test]
+fn changes_without_a_commit_have_a_bound() {
+    let quotas = Quotas {
+        spec_bytes_max: 4000,
+        ..Quotas::default()
+    };
+    let served = Served::start(service().with_quotas(quotas));
+    let sessions = registry::find("hmac-sha256").expect("registered");
+    let sessions = sessions.case("sessions=2").expect("in its domain").spec;
+    let backend = open(&served.name("cpu"));
+    let operator = backend.prepare(&sessions).expect("an operator");
+    let control = operator.control().expect("a table");
+    let mut changes = 0_u32.to_le_bytes().to_vec();
+    changes.extend(4_u16.to_le_bytes());
+    changes.extend(b"key!");
+    // Whole messages: what is noted is counted, and what is refused is not.
+    let many = changes.repeat(100);
+    for version in [1, 2] {
+        for _ in 0..4 {
+            assert_eq!(control.change(&many), Ok(()));
+            assert!(control.change(&many[..5]).is_err(), "malformed");
+        }
+        for _ in 0..2 {
+            assert_eq!(control.change(&changes), Err(ChangeError::Full));
+        }
+        assert_eq!(control.commit(), Ok(version));
+    }
+    assert_eq!(control.change(&changes.repeat(401)), Err(ChangeError::Full));
+    assert_eq!(control.change(&changes.repeat(400)), Ok(()));
 }
 
 /// The bytes of a whole conversation of a client, connection by connection.

@@ -1,7 +1,7 @@
 //! The questions of a client, until it opens a queue.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use dpb_core::{ChangeError, Operator, OutputShape, SetupError, Unsupported};
 
@@ -173,7 +173,8 @@ impl Requests<'_> {
             }
             Tag::Change | Tag::Commit => {
                 let (prepared, from) = self.prepared(body)?;
-                put_changed(&mut to, change(&prepared, tag, from)?);
+                let bytes_max = self.shared.quotas.spec_bytes_max;
+                put_changed(&mut to, change(&prepared, tag, from, bytes_max)?);
                 Tag::Changed
             }
             Tag::Release => {
@@ -235,6 +236,7 @@ impl Requests<'_> {
             number,
             control: operator.control(),
             limits: shared.bounded(inner),
+            uncommitted_bytes: Mutex::new(0),
             is_synchronous: inner.synchronous,
             operator,
             served,
@@ -343,19 +345,32 @@ impl Drop for Requests<'_> {
     }
 }
 
-/// Changes the table of an operator that has one.
+/// Changes the table of an operator that has one. Changes that are not committed may have `bytes_max` bytes.
 fn change(
     prepared: &Prepared,
     tag: Tag,
     from: Reader<'_>,
+    bytes_max: usize,
 ) -> Result<Result<u64, ChangeError>, Refusal> {
     let none = || Malformed("a change to an operator without a table");
     let control = prepared.control.as_ref().ok_or_else(none)?;
-    match tag {
-        Tag::Change => Ok(control.change(from.rest()).map(|()| 0)),
-        _ => {
-            from.end()?;
-            Ok(control.commit())
+    let mut uncommitted = lock(&prepared.uncommitted_bytes);
+    if tag == Tag::Commit {
+        from.end()?;
+        let committed = control.commit();
+        if committed.is_ok() {
+            *uncommitted = 0;
         }
+        return Ok(committed);
     }
+    let changes = from.rest();
+    let sum = uncommitted.saturating_add(changes.len());
+    if sum > bytes_max {
+        return Ok(Err(ChangeError::Full));
+    }
+    let changed = control.change(changes);
+    if changed.is_ok() {
+        *uncommitted = sum;
+    }
+    Ok(changed.map(|()| 0))
 }
