@@ -74,6 +74,8 @@ pub(super) fn serve(
         Err(Broken::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(()),
         Err(why) => Err(why),
     };
+    // Others may have what this client had while it is told.
+    drop(requests);
     ended.map_err(|why| {
         // The peer may be gone, or not read.
         if talk.refuse(&Refusal::Fatal(why.to_string())).is_ok() {
