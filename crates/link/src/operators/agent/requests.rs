@@ -1,7 +1,9 @@
 //! The questions of a client, until it opens a queue.
 
 use std::num::NonZeroU32;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
+use std::thread::{self, ScopedJoinHandle};
 
 use dpb_core::{ChangeError, Operator, OutputShape, SetupError, Unsupported};
 
@@ -19,6 +21,9 @@ use super::accounts::{Client, Kind, Seat};
 use super::jobs::{self, Lane};
 use super::{Prepared, Served, Shared, lock};
 use crate::bulk::{BodyReader, BodyWriter, Offer};
+
+/// How many times within this side's patience it says that it works: clients may be less patient.
+const TELLS_A_PATIENCE: u32 = 12;
 
 /// A client's connection.
 struct Requests<'a> {
@@ -118,7 +123,7 @@ impl Requests<'_> {
                 Err(Broken::Stopped) => return Ok(None),
                 received => received?,
             };
-            match self.answer(tag, &body.0) {
+            match self.answer_and_tell(talk, tag, &body.0)? {
                 Ok(Answer::Message(tag, body)) => talk.send(tag, &body)?,
                 Ok(Answer::Nothing) => {}
                 Ok(Answer::Queue(lane)) => {
@@ -131,6 +136,39 @@ impl Requests<'_> {
                 Err(refusal) => talk.refuse(&refusal)?,
             }
         }
+    }
+
+    /// Answers a question. If that takes long, the client is told meanwhile that this side works: it would take silence for the end.
+    fn answer_and_tell(
+        &mut self,
+        talk: &mut Talk<'_>,
+        tag: Tag,
+        body: &[u8],
+    ) -> Result<Result<Answer, Refusal>, Broken> {
+        // The others are about what is there already.
+        let may_take_long = matches!(
+            tag,
+            Tag::Backend | Tag::Limits | Tag::Prepare | Tag::Change | Tag::Commit | Tag::Open
+        );
+        if !may_take_long {
+            return Ok(self.answer(tag, body));
+        }
+        let pause = self.shared.patience / TELLS_A_PATIENCE;
+        thread::scope(|scope| {
+            let (done, is_done) = mpsc::channel::<()>();
+            let tell = move || {
+                while is_done.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                    talk.send(Tag::Working, &[])?;
+                }
+                Ok(())
+            };
+            // Without a thread the answer may still come in time.
+            let telling = thread::Builder::new().spawn_scoped(scope, tell).ok();
+            let answer = self.answer(tag, body);
+            drop(done);
+            let told = telling.map_or(Ok(Ok(())), ScopedJoinHandle::join);
+            told.expect("it does not panic").map(|()| answer)
+        })
     }
 
     fn answer(&mut self, tag: Tag, body: &[u8]) -> Result<Answer, Refusal> {
