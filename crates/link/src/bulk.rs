@@ -1,24 +1,25 @@
-//! Large bodies past TCP: the agent writes them into a ring of pieces in the client's memory. Such a transport encrypts nothing.
+//! Large bodies past TCP: the writer's end puts them into a ring of pieces in the memory of the reader's end. Such a transport encrypts nothing.
+//! Batches of a pushdown have one, whose writer is the agent; a queue into an operator of another machine has one in each direction.
 //!
 //! ```text
-//! agent                               client
+//! writer                              reader
 //! placed(batch, length) ── TCP ──▶    expects as many pieces as that takes
 //! piece, piece, …       ─ transport ─▶  takes each when the transport itself says that it is there, never because of what TCP says
 //!                       ◀── TCP ──    credit(n): n pieces of the ring are free again
 //! ```
 //!
-//! Who carries pieces is not known here: a transport is made of what both sides bring, [`Connector`] the client and [`Acceptor`] the
-//! agent, and what these say to each other passes through a request of the service unread. If they do not
+//! Who carries pieces is not known here: a transport is made of what both sides bring, [`Connector`] the reader's and [`Acceptor`] the
+//! writer's, and what these say to each other passes through a request of the service unread. If they do not
 //! come together everything stays on TCP, and [`Transport`] has the reason. A transport that breaks later ends the connection: a sweep
 //! must not change its transport without a word.
 //!
 //! **Trust.** Whoever may write to the ring may do so at any time, also after a piece was announced. So a piece is copied out
 //! before any of it is looked at, and batches are checked in full in memory that nobody else reaches, as those from the socket
-//! are. The copy costs what the one out of the socket does, and gives the room back at once: a client that keeps its batches
+//! are. The copy costs what the one out of the socket does, and gives the room back at once: a reader that keeps its batches
 //! never runs out of ring. Lengths are checked against what was announced, credits against what was given.
 //!
-//! **Waiting** is bounded on both sides. The agent waits for credits as it waits for a socket that takes nothing; the client for
-//! a piece [`PATIENCE`] at most, and looks meanwhile whether the transport and the agent are still there.
+//! **Waiting** is bounded on both sides. The writer waits for credits as it waits for a socket that takes nothing; the reader for
+//! a piece [`PATIENCE`] at most, and looks meanwhile whether the transport and the writer are still there.
 
 pub(crate) mod pieces;
 
@@ -28,7 +29,7 @@ use std::time::Duration;
 
 /// Bodies up to here stay on TCP: they are there with their header, in one packet or a few.
 pub const INLINE_BYTES_MAX: usize = 4096;
-/// Most memory of the agent's end of one transport.
+/// Most memory of the writer's end of one transport.
 pub const TRANSPORT_BYTES_MAX: usize = 4 << 20;
 /// The time that a piece that was announced may take to arrive.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,9 +48,9 @@ pub struct Ring {
 #[error("{0}")]
 pub struct Broken(pub String);
 
-/// The agent's end of a transport.
+/// The writer's end of a transport.
 pub trait BodyWriter: fmt::Debug + Send {
-    /// The client's ring.
+    /// The reader's ring.
     fn ring(&self) -> Ring;
 
     /// Writes the ring's next piece: these parts, one after another. The caller has seen to it that there is room. Returns
@@ -66,7 +67,7 @@ pub trait BodyWriter: fmt::Debug + Send {
     fn in_flight(&mut self) -> Result<u32, Broken>;
 }
 
-/// The client's end of a transport.
+/// The reader's end of a transport.
 pub trait BodyReader: fmt::Debug + Send {
     /// The ring.
     fn ring(&self) -> Ring;
@@ -107,9 +108,9 @@ pub trait BodyReader: fmt::Debug + Send {
     }
 }
 
-/// The client's part of opening a transport.
+/// The reader's part of opening a transport.
 pub trait Connector: fmt::Debug + Send + Sync {
-    /// Makes a ring, and says in words for the agent's [`Acceptor`] where it is.
+    /// Makes a ring, and says in words for the writer's [`Acceptor`] where it is.
     ///
     /// # Errors
     /// Why there is none, and what to do.
@@ -125,10 +126,10 @@ pub trait Offer {
     fn open(self: Box<Self>, answer: &[u8]) -> Result<Connected, String>;
 }
 
-/// A connected transport, seen from the client.
+/// A connected transport, seen from the reader.
 #[derive(Debug)]
 pub struct Connected {
-    /// The client's end.
+    /// The reader's end.
     pub reader: Box<dyn BodyReader>,
     /// The device that carries it: `rdma/mlx5_0`.
     pub name: String,
@@ -136,13 +137,13 @@ pub struct Connected {
     pub emulated_by: Option<String>,
 }
 
-/// The agent's part of opening a transport.
+/// The writer's part of opening a transport.
 pub trait Acceptor: fmt::Debug + Send + Sync {
     /// The end of a transport to the ring that was offered, and the answer to it. Nobody has checked the offer. The end holds at most
     /// [`TRANSPORT_BYTES_MAX`] of memory.
     ///
     /// # Errors
-    /// Why not, for the client to be told.
+    /// Why not, for the reader to be told.
     fn accept(&self, offer: &[u8]) -> Result<(Vec<u8>, Box<dyn BodyWriter>), String>;
 }
 

@@ -67,9 +67,10 @@ pub struct Link {
     deadline_ns: Option<u64>,
     grant: Option<Grant>,
     stop: fn() -> bool,
-    /// The other transport's ends for large bodies; none where they go over TCP.
-    /// The end that sends, and one of two references: the holder of the other counts the transports by it.
+    /// The end of the transport beside TCP that sends large bodies, if there is one, and one of two references: the holder of the other counts
+    /// the transports by it.
     outgoing: Option<(Outgoing, Arc<()>)>,
+    /// The end that receives large bodies beside TCP, if there is one.
     incoming: Option<Incoming>,
     /// A frame that came while credits were waited for.
     interjected: Option<Header>,

@@ -12,7 +12,8 @@
 //! **Secrets** are sent only where [`SessionSecurity`] keeps them: to loopback, or in an encrypted session.
 //!
 //! **Tables that change** ([`Control`](dpb_core::Control)) change at the agent: a change and a commit each are a round trip. All queues of a
-//! prepared operator share its table there.
+//! prepared operator share its table there. The agent keeps as many bytes of changes without a commit as a spec may have
+//! ([`Quotas::spec_bytes_max`]), and refuses more.
 //!
 //! **Quotas.** An agent bounds each job, what one client has at once, and what all clients have together ([`Quotas`]). A client is the
 //! address that its connections come from. Backends, operators and queues are given back when they are dropped, or when the client leaves;
@@ -50,6 +51,7 @@
 //! | 24 | placed job | client | see `job`: a job without the bytes of its items | 18, 25 |
 //! | 25 | placed done | agent | see `job`: a completion without the bytes of the outputs | |
 //! | 26 | credit | both | pieces of this side's ring that are free again (4 bytes) | |
+//! | 27 | working | agent | empty: the answer takes longer | |
 //!
 //! **A transport beside the connection** ([`Remote::beside`], [`OperatorsService::with_duplex`]) is agreed on before `open`: a ring of
 //! pieces at each end ([`bulk`](crate::bulk)), into which the other end writes. Items of a job, and outputs, of more than
@@ -63,6 +65,9 @@
 //! in any order. The client has at most `depth` jobs and the granted bytes in flight, each job counted as the bytes of its items, its slots
 //! and its lists. Lengths are checked before anything is allocated. A message that is wrong in any way ends its connection; the agent says why
 //! first.
+//!
+//! **A question that takes long**, such as a backend that is slow to open or a change that a table is compiled anew for, ends no connection: the agent
+//! says every few seconds that it works (a twelfth of its own [patience](OperatorsService::with_patience)), and the client waits as long as it does.
 //!
 //! **An agent that is gone** is noticed by the socket, or by its silence: a queue whose jobs bring no byte for the
 //! [patience](Remote::with_patience), which grows with the cost of the jobs in flight, is over. Its jobs end with

@@ -44,6 +44,10 @@ struct Shared {
     next: u64,
     fault: Fault,
     delay: Duration,
+    /// The least time between two pieces.
+    pace: Duration,
+    /// When the piece that was written last is there.
+    last: Instant,
     broke: Option<Instant>,
     /// The reader's file: a timer, because a piece is there only a while after it was written.
     timer: Arc<OwnedFd>,
@@ -117,7 +121,8 @@ impl BodyWriter for Out {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         assert!(len > 0 && len <= shared.ring.piece_bytes);
         let now = Instant::now();
-        let there = now + shared.delay;
+        let there = (now + shared.delay).max(shared.last + shared.pace);
+        shared.last = there;
         let mut at = shared.place(number);
         for part in parts {
             shared.memory[at..at + part.len()].copy_from_slice(part);
@@ -221,6 +226,8 @@ pub fn ends(ring: Ring, fault: Fault, delay: Duration) -> (Out, In) {
         next: 0,
         fault,
         delay,
+        pace: Duration::ZERO,
+        last: Instant::now(),
         broke: None,
         timer: timer.clone(),
         is_armed: false,
@@ -241,6 +248,8 @@ pub struct Device {
     ring: Ring,
     /// The time that a piece takes.
     delay: Duration,
+    /// The least time between two pieces of rings that are made from now on.
+    pub pace: Mutex<Duration>,
     faults: Mutex<Vec<Fault>>,
     offered: Mutex<HashMap<u64, Out>>,
     next: AtomicU64,
@@ -264,6 +273,7 @@ impl Device {
         Arc::new_cyclic(|this| Self {
             ring,
             delay,
+            pace: Mutex::default(),
             faults: Mutex::new(faults.to_vec()),
             offered: Mutex::default(),
             next: AtomicU64::new(0),
@@ -297,6 +307,7 @@ impl Connector for Device {
             reader.timer = None;
         }
         writer.written = Arc::clone(&self.written);
+        lock(&writer.held).pace = *self.pace.lock().expect("no holder panics");
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut offered = self.offered.lock().expect("no holder panics");
         offered.insert(number, writer);

@@ -11,10 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dpb_core::{
-    Backend, Completion, Family, Items, Job, JobError, OpSpec, OpenError, Operator, OutputShape,
-    Queue, SetupError,
+    Backend, ChangeError, Completion, Family, Items, Job, JobError, OpSpec, OpenError, Operator,
+    OutputShape, Queue, SetupError,
 };
-use dpb_link::operators::{Dialled, Quotas, Remote, SessionSecurity, Share, lost, tcp};
+use dpb_link::operators::{
+    Dialled, OperatorsService, Quotas, Remote, SessionSecurity, Share, VERSION, lost, tcp,
+};
 use dpb_operators::registry;
 use operators_support::proxy::{self, DONE, Fate, JOB, Message, WELCOME};
 use operators_support::{Served, open, remote, resolve, service};
@@ -207,10 +209,9 @@ fn an_agent_of_another_version() {
     let address = proxy::start(served.address, Box::new(newer));
     let why = remote().open(&format!("{address}/cpu")).err();
     let why = why.expect("another version").to_string();
-    assert!(
-        why.contains("version 3") && why.contains("version 2"),
-        "{why}"
-    );
+    for version in [VERSION, VERSION + 1] {
+        assert!(why.contains(&format!("version {version}")), "{why}");
+    }
     // And what is no agent at all.
     let says = TcpStream::connect(served.address).and_then(|mut stream| {
         stream.write_all(b"GET / HTTP/1.1\r\nHost: agent\r\n\r\n")?;
@@ -444,6 +445,53 @@ fn tables_change_over_the_wire() {
         outputs.push(seen);
     }
     assert_eq!(outputs[0], outputs[1]);
+}
+
+/// An agent that works on an answer for longer than the client is patient says so, and is waited for.
+#[test]
+fn an_answer_may_take_longer_than_the_patience() {
+    let slow = |_: &str| {
+        std::thread::sleep(Duration::from_secs(5));
+        Ok(operators_support::best())
+    };
+    let agent = OperatorsService::new(Box::new(slow), resolve);
+    let served = Served::start(agent.with_patience(Duration::from_millis(1200)));
+    let remote = Remote::new(tcp, resolve).with_patience(Duration::from_secs(2));
+    let backend = remote.open(&format!("{}/slow", served.address));
+    let backend = backend.unwrap_or_else(|why| panic!("{why}"));
+    assert!(backend.prepare(&spec("crc32c")).is_ok());
+}
+
+/// Changes that are never committed take no more memory of the agent than a spec may; a commit makes room.
+#[test]
+fn changes_without_a_commit_have_a_bound() {
+    let quotas = Quotas {
+        spec_bytes_max: 4000,
+        ..Quotas::default()
+    };
+    let served = Served::start(service().with_quotas(quotas));
+    let sessions = registry::find("hmac-sha256").expect("registered");
+    let sessions = sessions.case("sessions=2").expect("in its domain").spec;
+    let backend = open(&served.name("cpu"));
+    let operator = backend.prepare(&sessions).expect("an operator");
+    let control = operator.control().expect("a table");
+    let mut changes = 0_u32.to_le_bytes().to_vec();
+    changes.extend(4_u16.to_le_bytes());
+    changes.extend(b"key!");
+    // Whole messages: what is noted is counted, and what is refused is not.
+    let many = changes.repeat(100);
+    for version in [1, 2] {
+        for _ in 0..4 {
+            assert_eq!(control.change(&many), Ok(()));
+            assert!(control.change(&many[..5]).is_err(), "malformed");
+        }
+        for _ in 0..2 {
+            assert_eq!(control.change(&changes), Err(ChangeError::Full));
+        }
+        assert_eq!(control.commit(), Ok(version));
+    }
+    assert_eq!(control.change(&changes.repeat(401)), Err(ChangeError::Full));
+    assert_eq!(control.change(&changes.repeat(400)), Ok(()));
 }
 
 /// The bytes of a whole conversation of a client, connection by connection.

@@ -14,6 +14,9 @@ use dpb_link::operators::{Dialled, OperatorsService, Quotas, Remote, SessionSecu
 use dpb_operators::registry;
 use operators_support::{Served, resolve, service};
 
+/// Longer than any wait here may take.
+const SOON: Duration = Duration::from_secs(20);
+
 fn spec(name: &str) -> OpSpec {
     registry::find(name).expect("registered").default_spec()
 }
@@ -158,9 +161,15 @@ fn a_backend_that_is_slow_to_open_keeps_nobody_else_waiting() {
         let slow = [0, 1].map(|_| scope.spawn(move || open_from("127.0.0.1", address, "slow")));
         begins.recv().expect("one of them opens it");
         // Of the same client, and of another one.
-        let others = ["127.0.0.1", "127.0.0.2"].map(|from| open_from(from, address, "quick"));
-        assert!(others.iter().all(Result::is_ok));
+        let (says, said) = mpsc::channel();
+        for from in ["127.0.0.1", "127.0.0.2"] {
+            let says = says.clone();
+            scope.spawn(move || says.send(open_from(from, address, "quick").map(drop)));
+        }
+        let others = [(); 2].map(|()| said.recv_timeout(SOON));
+        // Before anything is checked, or the scope would wait for what nobody ends.
         go.send(()).expect("it waits");
+        assert_eq!(others, [const { Ok(Ok(())) }; 2]);
         let slow = slow.map(|slow| slow.join().expect("no panic"));
         assert!(slow.iter().all(Result::is_ok));
         assert_eq!(opens.load(Ordering::Relaxed), 2, "each was opened once");

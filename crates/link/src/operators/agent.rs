@@ -54,6 +54,8 @@ struct Prepared {
     operator: Arc<dyn Operator>,
     control: Option<Arc<dyn Control>>,
     limits: Limits,
+    /// Bytes of changes to its table that were noted and not committed. Locked as long as a change or a commit takes.
+    uncommitted_bytes: Mutex<usize>,
     /// True if jobs are done when `submit` returns.
     is_synchronous: bool,
     /// After the operator, which ends first.

@@ -77,6 +77,11 @@ impl Outbox {
         !self.on_wire.is_empty() || self.owed > 0 || self.credit_left > 0
     }
 
+    /// True if the connection has taken a part of a message, and not all of it: nothing else can be said on it then.
+    pub(super) fn is_mid_message(&self) -> bool {
+        self.sent > 0 || (1..CREDIT_BYTES).contains(&self.credit_left)
+    }
+
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         self.on_wire.clear();

@@ -10,7 +10,7 @@ use dpb_core::{
 use super::codec::{Malformed, Reader, put_block, put_size, put_text};
 
 /// The version of the protocol. Both sides need the same.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Bytes of a message's header.
 pub(super) const HEADER_BYTES: usize = 8;
@@ -65,10 +65,11 @@ pub(super) enum Tag {
     JobPlaced,
     DonePlaced,
     Credit,
+    Working,
 }
 
 impl Tag {
-    const ALL: [Self; 26] = [
+    const ALL: [Self; 27] = [
         Self::Hello,
         Self::Welcome,
         Self::Backend,
@@ -95,6 +96,7 @@ impl Tag {
         Self::JobPlaced,
         Self::DonePlaced,
         Self::Credit,
+        Self::Working,
     ];
 }
 
@@ -573,7 +575,7 @@ mod tests {
             let header = Header { tag, len: 70_000 };
             assert_eq!(Header::read(header.bytes()), Ok(header));
         }
-        for noise in [*b"GET / HT", [0; 8], [27, 0, 0, 0, 1, 0, 0, 0], [17; 8]] {
+        for noise in [*b"GET / HT", [0; 8], [28, 0, 0, 0, 1, 0, 0, 0], [17; 8]] {
             assert!(Header::read(noise).is_err());
         }
     }
@@ -584,10 +586,9 @@ mod tests {
         assert!(read_greeting(&body).is_ok());
         body[4] += 1;
         let why = read_greeting(&body).expect_err("another");
-        assert!(
-            why.contains("version 3") && why.contains("version 2"),
-            "{why}"
-        );
+        for version in [VERSION, VERSION + 1] {
+            assert!(why.contains(&format!("version {version}")), "{why}");
+        }
         assert!(read_greeting(b"SSH-2.0-").is_err());
         assert!(read_greeting(b"").is_err());
     }

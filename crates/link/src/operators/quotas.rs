@@ -14,7 +14,8 @@ pub struct Quotas {
     pub output_bytes_max: usize,
     /// Items of one job.
     pub items_max: usize,
-    /// Bytes of a spec: the keys and tables of an operator.
+    /// Bytes of a spec: the keys and tables of an operator. Also bytes of the changes to an operator's table that are noted and not committed;
+    /// a change beyond them is refused with [`ChangeError::Full`](dpb_core::ChangeError::Full).
     pub spec_bytes_max: usize,
     /// What one client may have at once. A client is the address that connections come from, so all programs of a machine are one.
     pub a_client: Share,
@@ -27,7 +28,7 @@ pub struct Quotas {
 pub struct Share {
     /// Operators that are prepared.
     pub operators: usize,
-    /// Queues that are open. Each may take [`Quotas::queue_bytes`].
+    /// Queues that are open. Each may take [`Quotas::queue_bytes`], and its rings.
     pub queues: usize,
     /// Backends that are open, each name counted once. A backend is closed once no client has it any more.
     pub backends: usize,
@@ -60,7 +61,7 @@ impl Share {
     }
 }
 
-/// All queues together then take 3.2 GiB at most, if each is full of the largest jobs.
+/// All queues together then take 3.2 GiB at most, if each is full of the largest jobs, and 256 MiB of registered memory for their rings.
 impl Default for Quotas {
     fn default() -> Self {
         let cpus = available_parallelism().map_or(1, NonZeroUsize::get);
@@ -86,7 +87,9 @@ impl Quotas {
         largest.saturating_mul(2)
     }
 
-    /// Memory that one queue may take: twice the bytes in flight, because buffers come in powers of two.
+    /// Memory that the jobs of one queue may take: twice the bytes in flight, because buffers come in powers of two. A queue with a transport
+    /// beside its connection takes its rings too, which are registered memory: twice
+    /// [`TRANSPORT_BYTES_MAX`](crate::bulk::TRANSPORT_BYTES_MAX) at most, 8 MiB.
     pub fn queue_bytes(&self) -> usize {
         self.window_bytes().saturating_mul(2)
     }

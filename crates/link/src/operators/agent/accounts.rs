@@ -57,7 +57,8 @@ pub(super) struct Served {
     opened: Arc<Mutex<Option<Opened>>>,
     /// The client's own list keeps what is behind a name as long as this is there.
     _mine: Arc<Mutex<Weak<Served>>>,
-    _seats: [Seat; 2],
+    /// There until this is dropped.
+    seats: Option<[Seat; 2]>,
 }
 
 /// A backend that is open.
@@ -143,9 +144,10 @@ impl Accounts {
         if let Some(served) = served.upgrade() {
             return Ok(served);
         }
-        let seat = client.account.take(Kind::Backends, 1)?;
         let cell = self.opened.find(name);
         let mut opened = lock(&cell);
+        // Behind the lock: the client's last one of this name may have waited to close, and gives its seats back before it is unlocked.
+        let seat = client.account.take(Kind::Backends, 1)?;
         let (backend, new) = match &*opened {
             Some(known) => (Arc::clone(&known.backend), None),
             None => {
@@ -172,7 +174,7 @@ impl Accounts {
             backend: Some(backend),
             opened: cell,
             _mine: Arc::clone(&mine),
-            _seats: [seat, threads],
+            seats: Some([seat, threads]),
         });
         *served = Arc::downgrade(&new);
         Ok(new)
@@ -202,6 +204,8 @@ impl Drop for Served {
                 *opened = None;
             }
         }
+        // Whoever waits for the lock finds the client's seats free.
+        self.seats = None;
     }
 }
 

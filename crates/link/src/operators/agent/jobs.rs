@@ -57,10 +57,12 @@ pub(super) fn serve(
     let mut jobs = Jobs::new(talk, lane, shared)?;
     let ended = jobs.run(is_stopped);
     let Err(why) = ended else { return Ok(()) };
-    // The last completion may be half sent; then nothing can be said.
+    let is_mid_message = jobs.outbox.is_mid_message();
+    // Saying so may take a while, and the client may have others wait meanwhile: the queue, its rings and its seats are free by then.
+    let mut talk = jobs.into_talk();
     let refusal = Refusal::Fatal(why.to_string());
-    if !jobs.outbox.wants_wire() && jobs.talk.refuse(&refusal).is_ok() {
-        hang_up(&mut *jobs.talk.wire, FAREWELL);
+    if !is_mid_message && talk.refuse(&refusal).is_ok() {
+        hang_up(&mut *talk.wire, FAREWELL);
     }
     Err(why.to_string())
 }
@@ -109,6 +111,11 @@ impl<'a> Jobs<'a> {
             talk,
             shared,
         })
+    }
+
+    /// The connection. Everything else is closed and given back.
+    fn into_talk(self) -> Talk<'a> {
+        self.talk
     }
 
     fn run(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), Broken> {

@@ -1,7 +1,9 @@
 //! The questions of a client, until it opens a queue.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ScopedJoinHandle};
 
 use dpb_core::{ChangeError, Operator, OutputShape, SetupError, Unsupported};
 
@@ -19,6 +21,9 @@ use super::accounts::{Client, Kind, Seat};
 use super::jobs::{self, Lane};
 use super::{Prepared, Served, Shared, lock};
 use crate::bulk::{BodyReader, BodyWriter, Offer};
+
+/// How many times within this side's patience it says that it works: clients may be less patient.
+const TELLS_A_PATIENCE: u32 = 12;
 
 /// A client's connection.
 struct Requests<'a> {
@@ -74,6 +79,8 @@ pub(super) fn serve(
         Err(Broken::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(()),
         Err(why) => Err(why),
     };
+    // Others may have what this client had while it is told.
+    drop(requests);
     ended.map_err(|why| {
         // The peer may be gone, or not read.
         if talk.refuse(&Refusal::Fatal(why.to_string())).is_ok() {
@@ -116,7 +123,7 @@ impl Requests<'_> {
                 Err(Broken::Stopped) => return Ok(None),
                 received => received?,
             };
-            match self.answer(tag, &body.0) {
+            match self.answer_and_tell(talk, tag, &body.0)? {
                 Ok(Answer::Message(tag, body)) => talk.send(tag, &body)?,
                 Ok(Answer::Nothing) => {}
                 Ok(Answer::Queue(lane)) => {
@@ -129,6 +136,39 @@ impl Requests<'_> {
                 Err(refusal) => talk.refuse(&refusal)?,
             }
         }
+    }
+
+    /// Answers a question. If that takes long, the client is told meanwhile that this side works: it would take silence for the end.
+    fn answer_and_tell(
+        &mut self,
+        talk: &mut Talk<'_>,
+        tag: Tag,
+        body: &[u8],
+    ) -> Result<Result<Answer, Refusal>, Broken> {
+        // The others are about what is there already.
+        let may_take_long = matches!(
+            tag,
+            Tag::Backend | Tag::Limits | Tag::Prepare | Tag::Change | Tag::Commit | Tag::Open
+        );
+        if !may_take_long {
+            return Ok(self.answer(tag, body));
+        }
+        let pause = self.shared.patience / TELLS_A_PATIENCE;
+        thread::scope(|scope| {
+            let (done, is_done) = mpsc::channel::<()>();
+            let tell = move || {
+                while is_done.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                    talk.send(Tag::Working, &[])?;
+                }
+                Ok(())
+            };
+            // Without a thread the answer may still come in time.
+            let telling = thread::Builder::new().spawn_scoped(scope, tell).ok();
+            let answer = self.answer(tag, body);
+            drop(done);
+            let told = telling.map_or(Ok(Ok(())), ScopedJoinHandle::join);
+            told.expect("it does not panic").map(|()| answer)
+        })
     }
 
     fn answer(&mut self, tag: Tag, body: &[u8]) -> Result<Answer, Refusal> {
@@ -173,7 +213,8 @@ impl Requests<'_> {
             }
             Tag::Change | Tag::Commit => {
                 let (prepared, from) = self.prepared(body)?;
-                put_changed(&mut to, change(&prepared, tag, from)?);
+                let bytes_max = self.shared.quotas.spec_bytes_max;
+                put_changed(&mut to, change(&prepared, tag, from, bytes_max)?);
                 Tag::Changed
             }
             Tag::Release => {
@@ -235,6 +276,7 @@ impl Requests<'_> {
             number,
             control: operator.control(),
             limits: shared.bounded(inner),
+            uncommitted_bytes: Mutex::new(0),
             is_synchronous: inner.synchronous,
             operator,
             served,
@@ -343,19 +385,32 @@ impl Drop for Requests<'_> {
     }
 }
 
-/// Changes the table of an operator that has one.
+/// Changes the table of an operator that has one. Changes that are not committed may have `bytes_max` bytes.
 fn change(
     prepared: &Prepared,
     tag: Tag,
     from: Reader<'_>,
+    bytes_max: usize,
 ) -> Result<Result<u64, ChangeError>, Refusal> {
     let none = || Malformed("a change to an operator without a table");
     let control = prepared.control.as_ref().ok_or_else(none)?;
-    match tag {
-        Tag::Change => Ok(control.change(from.rest()).map(|()| 0)),
-        _ => {
-            from.end()?;
-            Ok(control.commit())
+    let mut uncommitted = lock(&prepared.uncommitted_bytes);
+    if tag == Tag::Commit {
+        from.end()?;
+        let committed = control.commit();
+        if committed.is_ok() {
+            *uncommitted = 0;
         }
+        return Ok(committed);
     }
+    let changes = from.rest();
+    let sum = uncommitted.saturating_add(changes.len());
+    if sum > bytes_max {
+        return Ok(Err(ChangeError::Full));
+    }
+    let changed = control.change(changes);
+    if changed.is_ok() {
+        *uncommitted = sum;
+    }
+    Ok(changed.map(|()| 0))
 }

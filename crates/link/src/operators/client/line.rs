@@ -111,7 +111,7 @@ impl Line {
     }
 }
 
-/// One question and its answer.
+/// One question and its answer, for which it waits as long as the agent says now and then that it works.
 fn ask(talk: &mut Talk<'_>, tag: Tag, body: &[u8], answer: Tag) -> Result<Vec<u8>, Refusal> {
     let fatal = |why: Broken| Refusal::Fatal(why.to_string());
     // An agent that refuses may do so before it has read everything, so its reason is looked for first.
@@ -120,9 +120,14 @@ fn ask(talk: &mut Talk<'_>, tag: Tag, body: &[u8], answer: Tag) -> Result<Vec<u8
         _ if tag == answer || tag == Tag::Refused => SHORT_BYTES_MAX,
         _ => 0,
     };
-    let answered = match (sent, talk.receive(bytes_max, Until::Patience)) {
-        (_, Ok(answered)) => answered,
-        (Err(why), _) | (_, Err(why)) => return Err(fatal(why)),
+    let answered = loop {
+        match (&sent, talk.receive(bytes_max, Until::Patience)) {
+            // Patience begins anew.
+            (_, Ok((Tag::Working, _))) => {}
+            (_, Ok(answered)) => break answered,
+            (Ok(()), Err(why)) => return Err(fatal(why)),
+            (Err(why), Err(_)) => return Err(Refusal::Fatal(why.to_string())),
+        }
     };
     match answered {
         (Tag::Refused, body) => Err(read_refusal(&body.0)?),

@@ -108,8 +108,8 @@ impl Operator for RemoteOperator {
         self.facts.shape
     }
 
-    /// As the agent says it, which is asked once for each 256 lengths in a row. If the agent is gone, the item's own length: no job
-    /// reaches it then.
+    /// As the agent says it, which is asked once for each 256 lengths in a row. If it cannot be asked, the item's own length. A queue that is
+    /// open may carry jobs on then; an output that does not fit its slot is refused by itself.
     fn dst_len(&self, item_len: usize) -> usize {
         if let OutputShape::Fixed(bytes) = self.facts.shape {
             return bytes;

@@ -122,6 +122,18 @@ fn heard(mut bytes: &[u8]) -> (Vec<(bool, Vec<u8>)>, u32) {
     (messages, given_back)
 }
 
+/// True if these bytes end with a message.
+fn are_whole(mut bytes: &[u8]) -> bool {
+    while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
+        let Header { len, .. } = Header::read(*header).expect("a message");
+        match rest.get(len..) {
+            Some(rest) => bytes = rest,
+            None => return false,
+        }
+    }
+    bytes.is_empty()
+}
+
 proptest! {
     #[test]
     fn messages_arrive_whole_whatever_goes_where(
@@ -156,6 +168,7 @@ proptest! {
                 outbox.give_back(pieces);
             }
             outbox.flush(&mut wire, Some(&mut outgoing), &mut sheets).unwrap();
+            prop_assert_eq!(outbox.is_mid_message(), !are_whole(&wire.took));
             if due.is_none() && let Some(body) = bodies.next() {
                 prop_assert!(incoming.expect(body.len()));
                 due = Some((body, Vec::new()));
