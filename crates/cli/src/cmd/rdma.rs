@@ -9,18 +9,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, ValueEnum};
-use dpb_accel::rdma::bench::{self, MeasurementFailure, MeasurementPlan, Method, Role, Verb};
+use dpb_accel::rdma::bench::{
+    self, MeasurementFailure, MeasurementPlan, Method, Role, Verb, Waiting,
+};
 use dpb_core::WallClock;
-use dpb_core::measure::{Durability, Evidence, Record, Watch};
+use dpb_core::measure::{Durability, Evidence, Outcome, Record, Watch};
 
 use super::peer;
 use crate::Globals;
 use crate::args::{self, List};
 use crate::bulk::fresh_seed;
 use crate::exit::Failure;
+use crate::interrupt;
 use crate::output::{self, Progress, short, short_ns};
 use crate::task::{Cost, Parameter, Task, View, axis, charted, flags, listed, recorded_by_name};
-use show::Show;
+use show::{Show, SizeRuns};
+
+/// The longest time between two runs that a server waits for its client.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The task: RDMA between two machines.
 pub const TASK: Task = Task {
@@ -127,7 +133,8 @@ pub struct Args {
     /// Connect by rdma_cm, on the TCP port's neighbour; both sides must be dpb
     #[arg(long, help_heading = SIDES)]
     cm: bool,
-    /// Runs of each size, each with a connection of its own; below 6 a number has no 95 % interval. The server waits for so many clients
+    /// Runs of each size, each with a connection of its own; below 6 a number has no 95 % interval. The server waits for so many clients,
+    /// for each after the first up to 30 s
     #[arg(long, value_name = "COUNT", help_heading = RUNS, value_parser = args::count, default_value = "1")]
     repeat: u64,
     /// Then run perftest's program of the same kind, told the same, and keep its figures as records of their own; both sides
@@ -182,6 +189,8 @@ fn cost(matches: &ArgMatches) -> Cost {
 
 /// Measures, and shows each size as soon as it is done; what broke on the way is a record too.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
+    // From here on Ctrl-C asks, so that finished runs are kept.
+    interrupt::flag();
     let role = match &args.host {
         Some(host) => Role::Client(host.clone()),
         None if args.server => Role::Server(args.listen),
@@ -210,7 +219,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         role: &role,
         evidence,
         repeat: args.repeat as usize,
-        runs: vec![Vec::new(); plan.sizes.len()],
+        runs: vec![SizeRuns::default(); plan.sizes.len()],
         records: Vec::new(),
     };
     show.begin()?;
@@ -224,46 +233,70 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     ended
 }
 
-/// All runs of all sizes. A size's record is there as soon as its last run is. Where the other side goes away between two runs, as one
-/// of perftest's programs does, the runs before count.
+/// All runs of all sizes. A size's record is there as soon as its last run is.
 fn measure(show: &mut Show<'_>, progress: &Progress) -> Result<(), Failure> {
     let (plan, role, repeat) = (show.plan, show.role, show.repeat);
     let timer = WallClock::default();
-    let watch = Watch::start();
     for run in 1..=repeat {
+        let waiting = Waiting {
+            timer: &timer,
+            stop: &interrupt::is_set,
+            client_within: (run > 1).then_some(CLIENT_PATIENCE),
+        };
         let mut shown = Ok(());
         let mut done = (run - 1) * plan.sizes.len();
         progress.set(done as u64, &format!("run {run} of {repeat}"));
-        let ended = bench::run(plan, role, &timer, fresh_seed(), &mut |measured| {
+        let mut watch = Watch::start();
+        let ended = bench::run(plan, role, waiting, fresh_seed(), &mut |measured| {
             if shown.is_err() {
                 return;
             }
             done += 1;
             let size = measured.size_bytes;
             progress.set(done as u64, &format!("{size} B, run {run} of {repeat}"));
-            shown = show.measured(measured).and_then(|at| match run == repeat {
-                true => show.finished(at, &watch.stop()),
-                false => Ok(()),
-            });
+            let interference = std::mem::replace(&mut watch, Watch::start()).stop();
+            shown = show.measured(measured, &interference);
         });
         shown?;
-        match ended {
-            Ok(()) => {}
-            Err(MeasurementFailure::Broken(reason) | MeasurementFailure::Unavailable(reason))
-                if run > 1 =>
-            {
-                let said = format!("run {run} of {repeat}: {reason}");
-                output::note(&format!("dpb: {said}; the runs before it count"));
-                return show.broken(&said, &watch.stop());
-            }
-            Err(MeasurementFailure::Broken(reason)) => {
-                show.broken(&reason, &watch.stop())?;
-                return Err(failure(MeasurementFailure::Broken(reason)));
-            }
-            Err(other) => return Err(failure(other)),
+        if let Err(why) = ended {
+            return ended_early(show, run, why);
         }
     }
     Ok(())
+}
+
+/// Keeps what was measured before `run` ended early. Where a server goes away between two runs, as perftest's programs do, the runs
+/// before count and nothing is wrong.
+fn ended_early(show: &mut Show<'_>, run: usize, why: MeasurementFailure) -> Result<(), Failure> {
+    let repeat = show.repeat;
+    let said = match repeat {
+        1 => why.to_string(),
+        _ => format!("run {run} of {repeat}: {why}"),
+    };
+    let is_first = run == 1;
+    let is_client = matches!(show.role, Role::Client(_));
+    match why {
+        MeasurementFailure::Interrupted => {
+            show.broken(Outcome::Interrupted)?;
+            Err(Failure::interrupted(said))
+        }
+        MeasurementFailure::NoPeer(_) if !is_first && is_client => {
+            output::note(&format!("dpb: {said}; the runs before it count"));
+            show.broken(Outcome::Failed { reason: said })
+        }
+        MeasurementFailure::Broken(_) => {
+            let reason = said.clone();
+            show.broken(Outcome::Failed { reason })?;
+            Err(Failure::check(said))
+        }
+        why if is_first => Err(failure(why)),
+        MeasurementFailure::Plan(_) => Err(failure(why)),
+        MeasurementFailure::Unavailable(_) | MeasurementFailure::NoPeer(_) => {
+            let reason = said.clone();
+            show.broken(Outcome::Failed { reason })?;
+            Err(Failure::unavailable(said))
+        }
+    }
 }
 
 /// perftest's program, on whichever side this is.
@@ -285,8 +318,11 @@ fn failure(failure: bench::MeasurementFailure) -> Failure {
     let message = failure.to_string();
     match failure {
         bench::MeasurementFailure::Plan(_) => Failure::usage(message),
-        bench::MeasurementFailure::Unavailable(_) => Failure::unavailable(message),
+        bench::MeasurementFailure::Unavailable(_) | bench::MeasurementFailure::NoPeer(_) => {
+            Failure::unavailable(message)
+        }
         bench::MeasurementFailure::Broken(_) => Failure::check(message),
+        bench::MeasurementFailure::Interrupted => Failure::interrupted(message),
     }
 }
 
