@@ -177,7 +177,7 @@ impl MeasurementPlan {
     }
 
     /// Requests for each completion, as asked, but few enough that the room for requests never runs out without a completion.
-    fn signal_every(&self) -> u32 {
+    pub fn signal_every(&self) -> u32 {
         self.signal_every.min(self.depth - self.chain + 1)
     }
 

@@ -224,9 +224,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     };
     show.begin()?;
     let progress = Progress::of_task(args.repeat * plan.sizes.len() as u64, globals);
-    let ended = measure(&mut show, &progress);
+    let mut ended = measure(&mut show, &progress);
     if args.beside && ended.is_ok() {
-        beside(&mut show)?;
+        ended = beside(&mut show);
     }
     drop(progress);
     show.end()?;
@@ -299,16 +299,24 @@ fn ended_early(show: &mut Show<'_>, run: usize, why: MeasurementFailure) -> Resu
     }
 }
 
-/// perftest's program, on whichever side this is.
+/// perftest's program, on whichever side this is. After a size that failed the other side is no longer in step, so the sizes behind
+/// it are not run.
 fn beside(show: &mut Show<'_>) -> Result<(), Failure> {
     if let Role::Server(_) = show.role {
-        beside::serve(show.plan, show.role, show.repeat);
-        return Ok(());
+        return beside::serve(show.plan, show.role, show.repeat);
     }
+    let mut has_failed = false;
     for &size in &show.plan.sizes {
-        let peer = beside::client(show.plan, show.role, size, show.repeat);
+        let mut peer = beside::client(show.plan, show.role, size, show.repeat);
+        if has_failed {
+            peer.command = Err("not run: the size before failed".to_owned());
+        }
         for record in peer::records(&show.blank(size), &peer) {
+            has_failed |= record.outcome != Outcome::Done;
             show.keep(record)?;
+        }
+        if interrupt::is_set() {
+            return Err(Failure::interrupted("interrupted"));
         }
     }
     Ok(())
