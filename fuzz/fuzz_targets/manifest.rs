@@ -70,7 +70,7 @@ fn seeds() -> Vec<Vec<u8>> {
         r#"{"outcome":{"status":"unsupported","reason":"r"},"libraries":{"zlib":"1.3"}}"#,
         "{\"samples\":{\"bytes_per_s\":[1]}}\n{\"outcome\":{\"status\":\"failed\",\"reason\":\"r\"}}",
     ];
-    let manifests = manifests!["openssl-speed", "perftest", "python-zlib"];
+    let manifests = manifests!["openssl-speed", "perftest-client", "python-zlib"];
     let manifests = manifests.into_iter().chain([every_type, USUAL]);
     let with = |manifest: &str| {
         outputs.map(|output| format!("{}\n\n{output}", manifest.trim()).into_bytes())

@@ -6,7 +6,9 @@ mod rdma_support;
 use std::net::TcpListener;
 use std::thread;
 
-use dpb_accel::rdma::bench::{self, Figures, Measured, MeasurementPlan, Method, Role, Verb};
+use dpb_accel::rdma::bench::{
+    self, Figures, Measured, MeasurementPlan, Method, Role, Verb, Waiting,
+};
 use dpb_core::WallClock;
 use rdma_support::devices;
 
@@ -27,7 +29,9 @@ fn both(plan: &MeasurementPlan) -> [Vec<Measured>; 2] {
         thread::spawn(move || {
             let mut all = Vec::new();
             let timer = WallClock::default();
-            let ended = bench::run(&plan, &role, &timer, 1, &mut |measured| all.push(measured));
+            let ended = bench::run(&plan, &role, Waiting::patient(&timer), 1, &mut |measured| {
+                all.push(measured)
+            });
             ended.map(|()| all)
         })
     };
@@ -118,7 +122,8 @@ fn a_device_that_is_not_there_is_unavailable() {
     let plan = MeasurementPlan::new("no-such-device", Method::Latency, Verb::Read, vec![2]);
     let role = Role::Client("127.0.0.1".into());
     let timer = WallClock::default();
-    let why = bench::run(&plan, &role, &timer, 1, &mut |_| {}).expect_err("there is none");
+    let why = bench::run(&plan, &role, Waiting::patient(&timer), 1, &mut |_| {})
+        .expect_err("there is none");
     assert!(
         matches!(why, bench::MeasurementFailure::Unavailable(_)),
         "{why:?}"

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dpb_core::measure::import::{CRITERION, Program};
 use dpb_core::measure::interference::Interference;
 use dpb_core::measure::statistics::judge;
 use dpb_core::measure::{Check, Evidence, Outcome, Record, Value};
@@ -163,6 +164,16 @@ impl Plugins {
             let path = folder.join(MANIFEST);
             return Err(Failure::usage(format!(
                 "{}: name: `{}` is a task of dpb",
+                path.display(),
+                plugin.name
+            )));
+        }
+        // Its metrics would stand in for those of imported records.
+        let is_program = |program: &Program| program.name() == plugin.name;
+        if Program::ALL.iter().any(is_program) || plugin.name == CRITERION {
+            let path = folder.join(MANIFEST);
+            return Err(Failure::usage(format!(
+                "{}: name: records that `dpb import` makes are called `{}`",
                 path.display(),
                 plugin.name
             )));

@@ -188,3 +188,32 @@ fn interrupted_it_leaves_a_whole_record() {
     assert_eq!(line.record.outcome, Outcome::Interrupted);
     assert!(line.record.counts["pairs"] >= 1);
 }
+
+/// In the first record B prints 1.5 times what A does, in the second 3 times.
+#[test]
+fn a_larger_gain_is_the_better_one_whichever_values_are() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (flags, verdict) in [(&["--more-is-better"][..], "better"), (&[], "worse")] {
+        let record = |name: &str, b: &str| {
+            let path = folder.path().join(name);
+            let _ = std::fs::remove_file(&path);
+            let out = ["--out", path.to_str().expect("UTF-8")];
+            let ran = printed(&[flags, &out].concat(), "echo 2", b);
+            assert!(ran.status.success(), "{}", text(&ran.stderr));
+            path
+        };
+        let (first, second) = (record("first", "echo 3"), record("second", "echo 6"));
+        let names = [&first, &second].map(|path| path.to_str().expect("UTF-8"));
+        let compared = Command::new(env!("CARGO_BIN_EXE_dpb"))
+            .args(["compare", names[0], names[1], "--format", "json"])
+            .args(["--ignore", "b,verdict", "--despite-interference"])
+            .output()
+            .expect("dpb starts");
+        let said = text(&compared.stdout).to_owned();
+        assert!(
+            said.contains(&format!("\"verdict\":\"{verdict}\"")),
+            "{said}"
+        );
+        assert!(said.contains("\"metric\":\"gain\""), "{said}");
+    }
+}

@@ -580,6 +580,12 @@ fn manifests_are_checked() {
     let good = fs::read_to_string(&manifest).expect("there");
     for (now, then, said) in [
         ("\"one\"", "\"op\"", "`op` is a task of dpb"),
+        ("\"one\"", "\"fio\"", "`dpb import` makes are called `fio`"),
+        (
+            "\"one\"",
+            "\"criterion\"",
+            "`dpb import` makes are called `criterion`",
+        ),
         ("\"one\"", "\"../x\"", "lower-case letters"),
         (
             "\"size\", \"type\": \"size\"",
@@ -610,7 +616,7 @@ fn the_plugins_that_dpb_ships_work() {
     let asked = r#"{ "repeats": 1, "tasks": [
         { "task": "openssl-speed", "parameters": { "algorithm": "sha256", "size": 1024 } },
         { "task": "python-zlib", "parameters": { "operation": ["compress", "decompress"], "size": 4096 } },
-        { "task": "perftest", "parameters": { "program": ["ib_write_bw", "ib_read_lat"], "host": "peer" } } ] }"#;
+        { "task": "perftest-client", "parameters": { "program": ["ib_write_bw", "ib_read_lat"], "host": "peer" } } ] }"#;
     fs::write(at.join("b.json"), asked).expect("written");
     // Stand-ins for perftest's programs, which print what these print.
     let programs = at.join("bin");
@@ -636,7 +642,7 @@ fn the_plugins_that_dpb_ships_work() {
     let records = records(&at.join("out"));
     for record in &records {
         match (&record.outcome, record.task.as_str()) {
-            (Outcome::Done, "perftest")
+            (Outcome::Done, "perftest-client")
                 if record.parameters["program"] == Value::from("ib_write_bw") =>
             {
                 assert_eq!(
@@ -644,7 +650,7 @@ fn the_plugins_that_dpb_ships_work() {
                     1203.77 * f64::from(1 << 20)
                 );
             }
-            (Outcome::Done, "perftest") => {
+            (Outcome::Done, "perftest-client") => {
                 assert_eq!(record.summary["latency_ns"].median, 2000.0);
                 assert_eq!(record.summary["latency_ns_p99"].median, 3250.0);
             }

@@ -22,6 +22,7 @@ mod session;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use dpb_core::Timer;
 
@@ -98,8 +99,8 @@ pub const PORT: u16 = 18515;
 pub const ITERATIONS_MIN: u32 = 5;
 /// The size from which on perftest signals each request.
 const LARGE_BYTES: u32 = 8192;
-/// Messages of a size over all queue pairs: a gigabyte of times.
-const STAMPS_MAX: u64 = 1 << 27;
+/// Most messages of a size over all queue pairs, of each of which the time is kept: a gigabyte of times.
+pub const STAMPS_MAX: u64 = 1 << 27;
 /// Requests in flight over all queue pairs.
 const REQUESTS_MAX: u64 = 1 << 20;
 /// Bytes of one message on each queue pair together.
@@ -176,7 +177,7 @@ impl MeasurementPlan {
     }
 
     /// Requests for each completion, as asked, but few enough that the room for requests never runs out without a completion.
-    fn signal_every(&self) -> u32 {
+    pub fn signal_every(&self) -> u32 {
         self.signal_every.min(self.depth - self.chain + 1)
     }
 
@@ -217,14 +218,22 @@ pub enum MeasurementFailure {
     Plan(String),
     /// This machine does not have what it takes.
     Unavailable(String),
+    /// The other side is not there.
+    NoPeer(String),
     /// The measurement broke on the way.
     Broken(String),
+    /// [`Waiting::stop`] said so.
+    Interrupted,
 }
 
 impl fmt::Display for MeasurementFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Plan(what) | Self::Unavailable(what) | Self::Broken(what) => f.write_str(what),
+            Self::Plan(what)
+            | Self::Unavailable(what)
+            | Self::NoPeer(what)
+            | Self::Broken(what) => f.write_str(what),
+            Self::Interrupted => f.write_str("interrupted"),
         }
     }
 }
@@ -252,20 +261,49 @@ impl From<Refused> for MeasurementFailure {
     }
 }
 
-/// Measures, and gives each size's figures as soon as they are there. Sides wait for each other by `timer`. Packets of the connection
-/// are numbered from a number that `seed` chooses: with another seed than the last run's, late packets of that run do not count.
+/// How a side waits for the other.
+#[derive(Clone, Copy)]
+pub struct Waiting<'a> {
+    /// The timer by which its patience is counted.
+    pub timer: &'a dyn Timer,
+    /// Whether it shall end. It is asked before each size, and while the side waits for its peer over TCP.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// The longest time that a server waits for its client; `None` is without end.
+    pub client_within: Option<Duration>,
+}
+
+impl<'a> Waiting<'a> {
+    /// Waits by `timer`, a server for a client without end, and nothing stops it.
+    pub fn patient(timer: &'a dyn Timer) -> Self {
+        Self {
+            timer,
+            stop: &|| false,
+            client_within: None,
+        }
+    }
+
+    fn go_on(&self) -> Result<(), MeasurementFailure> {
+        match (self.stop)() {
+            true => Err(MeasurementFailure::Interrupted),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Measures, and gives each size's figures as soon as they are there. Packets of the connection are numbered from a number that
+/// `seed` chooses: with another seed than the last run's, late packets of that run do not count.
 ///
 /// # Errors
 /// As [`MeasurementFailure`] has them; what was given before stands.
 pub fn run(
     plan: &MeasurementPlan,
     role: &Role,
-    timer: &dyn Timer,
+    waiting: Waiting<'_>,
     seed: u64,
     each: &mut dyn FnMut(Measured),
 ) -> Result<(), MeasurementFailure> {
     plan.check().map_err(MeasurementFailure::Plan)?;
-    session::Session::open(plan, role, timer, seed)?.run(each)
+    session::Session::open(plan, role, waiting, seed)?.run(each)
 }
 
 /// The name of the software that stands in for `device`, if something does, which makes every figure emulated.

@@ -22,13 +22,16 @@ use crate::{Globals, interrupt};
 /// The task's name in records.
 pub(super) const TASK: &str = "ab";
 
-/// What its records are about: how B's measure stands to A's.
+/// What its records are about: how much better B is than A, whichever values are the better ones. Records of older versions have
+/// only the ratio, most of them of times.
 pub(super) fn metrics() -> Vec<Declared> {
-    vec![Declared {
-        name: "ratio".to_owned(),
-        better: Better::Less,
-    }]
+    let metric = |name: &str, better| Declared {
+        name: name.to_owned(),
+        better,
+    };
+    vec![metric("gain", Better::More), metric("ratio", Better::Less)]
 }
+
 /// The sides' names.
 const SIDES: [&str; 2] = ["A", "B"];
 
@@ -327,18 +330,23 @@ impl Measured {
             .iter()
             .zip(&self.values[1])
             .map(|(a, b)| b / a);
-        record.sample("ratio", ratios.collect());
+        let ratios: Vec<f64> = ratios.collect();
+        let gains = ratios.iter().map(|&ratio| self.gain(ratio)).collect();
+        record.sample("gain", gains);
+        record.sample("ratio", ratios);
         if let Some(estimate) = self.estimate {
             // Wider than 95 %, for it holds at every look.
-            record.summary.insert(
-                "ratio".to_owned(),
-                Summary {
-                    median: estimate.ratio,
-                    ci95_low: Some(estimate.interval.0),
-                    ci95_high: Some(estimate.interval.1),
-                    samples: self.values[0].len() as u64,
-                },
-            );
+            let (low, high) = estimate.interval;
+            let summary = |median: f64, one: f64, other: f64| Summary {
+                median,
+                ci95_low: Some(one.min(other)),
+                ci95_high: Some(one.max(other)),
+                samples: self.values[0].len() as u64,
+            };
+            let ratio = summary(estimate.ratio, low, high);
+            let gain = summary(self.gain(estimate.ratio), self.gain(low), self.gain(high));
+            record.summary.insert("ratio".to_owned(), ratio);
+            record.summary.insert("gain".to_owned(), gain);
         }
         record.counts = BTreeMap::from([("pairs".to_owned(), self.values[0].len() as u64)]);
         record

@@ -38,8 +38,9 @@ pub struct Args {
     /// Another one
     #[arg(required_unless_present = "published", conflicts_with = "published")]
     b: Option<PathBuf>,
-    /// As A what papers say of this platform, of the tests in the file; --across-evidence says that this is wanted
-    #[arg(long, value_name = "PLATFORM", requires = "across_evidence", value_parser = PossibleValuesParser::new(platform::PLATFORMS))]
+    /// As A what papers say of this platform, of the tests in the file; --across-evidence says that this is wanted. Papers'
+    /// numbers have no interval, so --fail-on has nothing to judge
+    #[arg(long, value_name = "PLATFORM", requires = "across_evidence", conflicts_with = "fail_on", value_parser = PossibleValuesParser::new(platform::PLATFORMS))]
     published: Option<String>,
     /// The metrics that are compared [default: the one that each record is about, such as items_per_s]
     #[arg(long, value_parser = args::words)]
@@ -62,8 +63,8 @@ pub struct Args {
     /// Compare although other work took time from a side while it was measured
     #[arg(long)]
     despite_interference: bool,
-    /// A plug-in's folder, or a folder with plug-ins, whose metrics its manifest declares; those that have run on this machine are found
-    /// without it
+    /// A plug-in's folder, or a folder with plug-ins, whose metrics its manifest declares; those that the data folder
+    /// (`DPB_DATA_DIR`) knows, because they have run with it, are found without the flag
     #[arg(long, value_name = "FOLDER")]
     plugins: Vec<PathBuf>,
     /// Compare records of one machine although its governor, kernel, CPU level or number of CPUs differs; such rows are marked
@@ -110,7 +111,12 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         declared: declared(&shown),
     };
     check_names(&a, &b, &options)?;
-    let compared = comparison::compare(&a, &b, &options);
+    let mut compared = comparison::compare(&a, &b, &options);
+    if args.published.is_some() {
+        for one in &mut compared {
+            one.notes.extend(platform::apart(&one.parameters));
+        }
+    }
     let is_paired = |one: &Comparison| one.a.is_some() && one.b.is_some();
     if !compared.iter().any(is_paired) {
         return Err(Failure::usage(unpaired(&a, &b)));
@@ -127,23 +133,34 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 
 /// The records of A and B.
 fn sides(args: &Args, tasks: Tasks) -> Result<(Vec<Record>, Vec<Record>), Failure> {
-    if let Some(platform) = &args.published {
-        let all = records(&args.a, &args.conditions, 1)?;
-        let count = all.len();
-        let (a, b) = platform::beside(platform, all, &args.a, tasks)?;
-        let left = count - b.len();
-        if left > 0 {
-            output::note(&format!(
-                "{left} of {count} tests are left out: no paper has a number of theirs for {platform}"
-            ));
-        }
-        return Ok((a, b));
+    match (&args.published, &args.b) {
+        (Some(platform), _) => beside_papers(args, platform, tasks),
+        (None, Some(b)) => Ok((
+            records(&args.a, &args.conditions, 0)?,
+            records(b, &args.conditions, 1)?,
+        )),
+        (None, None) => Err(Failure::usage(
+            "name a second file, or a platform with --published",
+        )),
     }
-    let b = args.b.as_deref().unwrap_or(&args.a);
-    Ok((
-        records(&args.a, &args.conditions, 0)?,
-        records(b, &args.conditions, 1)?,
-    ))
+}
+
+/// What papers say of a platform, and the tests of the file that it is of.
+fn beside_papers(
+    args: &Args,
+    platform: &str,
+    tasks: Tasks,
+) -> Result<(Vec<Record>, Vec<Record>), Failure> {
+    let all = records(&args.a, &args.conditions, 1)?;
+    let count = all.len();
+    let (a, b) = platform::beside(platform, all, &args.a, tasks)?;
+    let left = count - b.len();
+    if left > 0 {
+        output::note(&format!(
+            "{left} of {count} tests are left out: no paper has a number of theirs for {platform}"
+        ));
+    }
+    Ok((a, b))
 }
 
 /// Prints what has changed between two sets of records of the same tests.

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dpb_core::measure::import::{Origin, Program};
 use dpb_core::measure::{Evidence, Interference, Outcome, Record, Watch};
@@ -31,8 +31,8 @@ pub(super) enum Ran {
     Failed(String),
 }
 
-/// Runs it to its end, or until an interrupt.
-pub(super) fn run(program: Program, words: &[String]) -> Ran {
+/// Runs it to its end, until an interrupt, or for `time_max`.
+pub(super) fn run(program: Program, words: &[String], time_max: Option<Duration>) -> Ran {
     let name = program.name();
     let (first, rest) = words.split_first().expect("a command has a word");
     let mut command = Command::new(first);
@@ -49,7 +49,7 @@ pub(super) fn run(program: Program, words: &[String]) -> Ran {
         child.stdout.take().map(reader),
         child.stderr.take().map(reader),
     );
-    let ended = wait(&mut child);
+    let ended = wait(&mut child, time_max);
     let text = |reader: Option<thread::JoinHandle<String>>| {
         reader
             .and_then(|reader| reader.join().ok())
@@ -57,9 +57,13 @@ pub(super) fn run(program: Program, words: &[String]) -> Ran {
     };
     let (out, error) = (text(readers.0), text(readers.1));
     match ended {
-        Ok(true) => Ran::Printed(out),
-        Ok(false) if interrupt::is_set() => Ran::Interrupted,
-        Ok(false) => {
+        Ok(Ended::Well) => Ran::Printed(out),
+        Ok(Ended::Interrupted) => Ran::Interrupted,
+        Ok(Ended::TooLate) => Ran::Failed(format!(
+            "{first} did not end within {} s",
+            time_max.unwrap_or_default().as_secs_f64()
+        )),
+        Ok(Ended::Badly) => {
             let said = format!("{out}\n{error}");
             let from = said.floor_char_boundary(said.len().saturating_sub(SAID_BYTES_MAX));
             Ran::Failed(format!("{first} failed: {}", said[from..].trim()))
@@ -77,18 +81,36 @@ fn reader(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     })
 }
 
-/// Whether it ended well; an interrupt ends it.
-fn wait(child: &mut Child) -> io::Result<bool> {
+/// How a process ended.
+enum Ended {
+    Well,
+    Badly,
+    Interrupted,
+    TooLate,
+}
+
+/// Waits for its end. An interrupt ends it, and so does `time_max`.
+fn wait(child: &mut Child, time_max: Option<Duration>) -> io::Result<Ended> {
+    let started = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(status.success());
+            return Ok(match status.success() {
+                true => Ended::Well,
+                false if interrupt::has_ended(status) => Ended::Interrupted,
+                false => Ended::Badly,
+            });
         }
-        if interrupt::is_set() {
-            child.kill()?;
-            child.wait()?;
-            return Ok(false);
-        }
-        thread::sleep(LOOK);
+        let ended = match time_max {
+            _ if interrupt::is_set() => Ended::Interrupted,
+            Some(longest) if started.elapsed() > longest => Ended::TooLate,
+            _ => {
+                thread::sleep(LOOK);
+                continue;
+            }
+        };
+        child.kill()?;
+        child.wait()?;
+        return Ok(ended);
     }
 }
 
@@ -98,8 +120,10 @@ pub(super) struct Peer<'a> {
     /// The command, or why it cannot do this test.
     pub(super) command: Result<Vec<String>, String>,
     pub(super) repeat: usize,
-    /// How long one of its runs takes.
-    pub(super) seconds: f64,
+    /// How long one of its runs takes, where it is told a time.
+    pub(super) seconds: Option<f64>,
+    /// The time after which a run is ended, where another machine may keep it waiting.
+    pub(super) time_max: Option<Duration>,
     pub(super) workers: u64,
     /// The importer's name of a figure, ours, and by how much it is multiplied.
     pub(super) figures: &'a [(&'static str, &'static str, f64)],
@@ -121,10 +145,10 @@ struct Series {
 
 /// Runs a peer as often as dpb has run. Of a program that reports directions apart there is a record for each.
 pub(super) fn records(blank: &Record, peer: &Peer<'_>) -> Vec<Record> {
-    let blank = blank
-        .clone()
-        .with("tool", peer.program.name())
-        .with("seconds", peer.seconds);
+    let mut blank = blank.clone().with("tool", peer.program.name());
+    if let Some(seconds) = peer.seconds {
+        blank = blank.with("seconds", seconds);
+    }
     let series = match &peer.command {
         Ok(words) => peer.series(words),
         Err(reason) => Err(Outcome::Unsupported {
@@ -180,7 +204,7 @@ impl Peer<'_> {
     fn run(&self, words: &[String]) -> Ran {
         let mut tries = 0;
         loop {
-            match (run(self.program, words), self.no_server) {
+            match (run(self.program, words, self.time_max), self.no_server) {
                 (Ran::Failed(said), Some(sign)) if said.contains(sign) && tries < TRIES_MAX => {
                     tries += 1;
                     thread::sleep(TRY_AGAIN);
@@ -225,5 +249,29 @@ impl Peer<'_> {
             series.interrupted,
         );
         record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A program that would run for a minute, and says who it is first.
+    #[test]
+    fn a_program_that_takes_too_long_is_ended_and_is_gone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("process");
+        let script = format!("echo $$ > {}; exec sleep 60", file.display());
+        let words = ["sh", "-c", &script].map(str::to_owned);
+        let ran = run(Program::Perftest, &words, Some(Duration::from_secs(1)));
+        let Ran::Failed(why) = ran else {
+            panic!("it did not run for a minute");
+        };
+        assert!(why.contains("did not end within 1 s"), "{why}");
+        let process = fs::read_to_string(file).expect("it ran");
+        let folder = format!("/proc/{}", process.trim());
+        assert!(!fs::exists(&folder).expect("/proc"), "{folder} is there");
     }
 }

@@ -9,18 +9,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, ValueEnum};
-use dpb_accel::rdma::bench::{self, MeasurementFailure, MeasurementPlan, Method, Role, Verb};
+use dpb_accel::rdma::bench::{
+    self, MeasurementFailure, MeasurementPlan, Method, Role, Verb, Waiting,
+};
 use dpb_core::WallClock;
-use dpb_core::measure::{Durability, Evidence, Record, Watch};
+use dpb_core::measure::{Durability, Evidence, Outcome, Record, Watch};
 
 use super::peer;
 use crate::Globals;
 use crate::args::{self, List};
 use crate::bulk::fresh_seed;
 use crate::exit::Failure;
+use crate::interrupt;
 use crate::output::{self, Progress, short, short_ns};
 use crate::task::{Cost, Parameter, Task, View, axis, charted, flags, listed, recorded_by_name};
-use show::Show;
+use show::{Show, SizeRuns};
+
+/// The longest time between two runs that a server waits for its client.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The task: RDMA between two machines.
 pub const TASK: Task = Task {
@@ -127,7 +133,8 @@ pub struct Args {
     /// Connect by rdma_cm, on the TCP port's neighbour; both sides must be dpb
     #[arg(long, help_heading = SIDES)]
     cm: bool,
-    /// Runs of each size, each with a connection of its own; below 6 a number has no 95 % interval. The server waits for so many clients
+    /// Runs of each size, each with a connection of its own; below 6 a number has no 95 % interval. The server waits for so many clients,
+    /// for each after the first up to 30 s
     #[arg(long, value_name = "COUNT", help_heading = RUNS, value_parser = args::count, default_value = "1")]
     repeat: u64,
     /// Then run perftest's program of the same kind, told the same, and keep its figures as records of their own; both sides
@@ -155,8 +162,7 @@ enum VerbName {
 /// Whether a command line fits together.
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
     let args: Args = flags(matches)?;
-    args.plan("")
-        .and_then(|plan| plan.check().map_err(Failure::usage))
+    args.whole_plan("").map(drop)
 }
 
 /// The host's name in records is the peer's.
@@ -182,6 +188,8 @@ fn cost(matches: &ArgMatches) -> Cost {
 
 /// Measures, and shows each size as soon as it is done; what broke on the way is a record too.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
+    // From here on Ctrl-C asks, so that finished runs are kept.
+    interrupt::flag();
     let role = match &args.host {
         Some(host) => Role::Client(host.clone()),
         None if args.server => Role::Server(args.listen),
@@ -195,8 +203,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(device) => device.clone(),
         None => bench::first_device().map_err(failure)?,
     };
-    let plan = args.plan(&device)?;
-    plan.check().map_err(Failure::usage)?;
+    let plan = args.whole_plan(&device)?;
     let evidence = Evidence::of_device(bench::software(&device).map_err(failure)?);
     let store = match &args.out {
         Some(path) => Some(output::open_records(path, Durability::Machine)?),
@@ -210,72 +217,104 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         role: &role,
         evidence,
         repeat: args.repeat as usize,
-        runs: vec![Vec::new(); plan.sizes.len()],
+        runs: vec![SizeRuns::default(); plan.sizes.len()],
         records: Vec::new(),
     };
     show.begin()?;
     let progress = Progress::of_task(args.repeat * plan.sizes.len() as u64, globals);
-    let ended = measure(&mut show, &progress);
+    let mut ended = measure(&mut show, &progress);
     if args.beside && ended.is_ok() {
-        beside(&mut show)?;
+        ended = beside(&mut show);
     }
     drop(progress);
     show.end()?;
     ended
 }
 
-/// All runs of all sizes. A size's record is there as soon as its last run is. Where the other side goes away between two runs, as one
-/// of perftest's programs does, the runs before count.
+/// All runs of all sizes. A size's record is there as soon as its last run is.
 fn measure(show: &mut Show<'_>, progress: &Progress) -> Result<(), Failure> {
     let (plan, role, repeat) = (show.plan, show.role, show.repeat);
     let timer = WallClock::default();
-    let watch = Watch::start();
     for run in 1..=repeat {
+        let waiting = Waiting {
+            timer: &timer,
+            stop: &interrupt::is_set,
+            client_within: (run > 1).then_some(CLIENT_PATIENCE),
+        };
         let mut shown = Ok(());
         let mut done = (run - 1) * plan.sizes.len();
         progress.set(done as u64, &format!("run {run} of {repeat}"));
-        let ended = bench::run(plan, role, &timer, fresh_seed(), &mut |measured| {
+        let mut watch = Watch::start();
+        let ended = bench::run(plan, role, waiting, fresh_seed(), &mut |measured| {
             if shown.is_err() {
                 return;
             }
             done += 1;
             let size = measured.size_bytes;
             progress.set(done as u64, &format!("{size} B, run {run} of {repeat}"));
-            shown = show.measured(measured).and_then(|at| match run == repeat {
-                true => show.finished(at, &watch.stop()),
-                false => Ok(()),
-            });
+            let interference = std::mem::replace(&mut watch, Watch::start()).stop();
+            shown = show.measured(measured, &interference);
         });
         shown?;
-        match ended {
-            Ok(()) => {}
-            Err(MeasurementFailure::Broken(reason) | MeasurementFailure::Unavailable(reason))
-                if run > 1 =>
-            {
-                let said = format!("run {run} of {repeat}: {reason}");
-                output::note(&format!("dpb: {said}; the runs before it count"));
-                return show.broken(&said, &watch.stop());
-            }
-            Err(MeasurementFailure::Broken(reason)) => {
-                show.broken(&reason, &watch.stop())?;
-                return Err(failure(MeasurementFailure::Broken(reason)));
-            }
-            Err(other) => return Err(failure(other)),
+        if let Err(why) = ended {
+            return ended_early(show, run, why);
         }
     }
     Ok(())
 }
 
-/// perftest's program, on whichever side this is.
+/// Keeps what was measured before `run` ended early. Where a server goes away between two runs, as perftest's programs do, the runs
+/// before count and nothing is wrong.
+fn ended_early(show: &mut Show<'_>, run: usize, why: MeasurementFailure) -> Result<(), Failure> {
+    let repeat = show.repeat;
+    let said = match repeat {
+        1 => why.to_string(),
+        _ => format!("run {run} of {repeat}: {why}"),
+    };
+    let is_first = run == 1;
+    let is_client = matches!(show.role, Role::Client(_));
+    match why {
+        MeasurementFailure::Interrupted => {
+            show.broken(Outcome::Interrupted)?;
+            Err(Failure::interrupted(said))
+        }
+        MeasurementFailure::NoPeer(_) if !is_first && is_client => {
+            output::note(&format!("dpb: {said}; the runs before it count"));
+            show.broken(Outcome::Failed { reason: said })
+        }
+        MeasurementFailure::Broken(_) => {
+            let reason = said.clone();
+            show.broken(Outcome::Failed { reason })?;
+            Err(Failure::check(said))
+        }
+        why if is_first => Err(failure(why)),
+        MeasurementFailure::Plan(_) => Err(failure(why)),
+        MeasurementFailure::Unavailable(_) | MeasurementFailure::NoPeer(_) => {
+            let reason = said.clone();
+            show.broken(Outcome::Failed { reason })?;
+            Err(Failure::unavailable(said))
+        }
+    }
+}
+
+/// perftest's program, on whichever side this is. After a size that failed the other side is no longer in step, so the sizes behind
+/// it are not run.
 fn beside(show: &mut Show<'_>) -> Result<(), Failure> {
     if let Role::Server(_) = show.role {
-        beside::serve(show.plan, show.role, show.repeat);
-        return Ok(());
+        return beside::serve(show.plan, show.role, show.repeat);
     }
+    let mut has_failed = false;
     for &size in &show.plan.sizes {
-        let peer = beside::client(show.plan, show.role, size, show.repeat);
+        let mut peer = beside::client(show.plan, show.role, size, show.repeat);
+        if has_failed {
+            peer.command = Err("not run: the size before failed".to_owned());
+        }
         for record in peer::records(&show.blank(size), &peer) {
+            has_failed |= record.outcome != Outcome::Done;
             show.keep(record)?;
+        }
+        if interrupt::is_set() {
+            return Err(Failure::interrupted("interrupted"));
         }
     }
     Ok(())
@@ -285,12 +324,36 @@ fn failure(failure: bench::MeasurementFailure) -> Failure {
     let message = failure.to_string();
     match failure {
         bench::MeasurementFailure::Plan(_) => Failure::usage(message),
-        bench::MeasurementFailure::Unavailable(_) => Failure::unavailable(message),
+        bench::MeasurementFailure::Unavailable(_) | bench::MeasurementFailure::NoPeer(_) => {
+            Failure::unavailable(message)
+        }
         bench::MeasurementFailure::Broken(_) => Failure::check(message),
+        bench::MeasurementFailure::Interrupted => Failure::interrupted(message),
     }
 }
 
 impl Args {
+    /// The plan, if it can be carried out and its samples fit into memory: those of all runs and sizes are kept to the end.
+    fn whole_plan(&self, device: &str) -> Result<MeasurementPlan, Failure> {
+        let plan = self.plan(device)?;
+        plan.check().map_err(Failure::usage)?;
+        let counts = [
+            u64::from(plan.iterations),
+            u64::from(plan.queue_pairs),
+            plan.sizes.len() as u64,
+        ];
+        let all = counts
+            .iter()
+            .fold(self.repeat, |all, &count| all.saturating_mul(count));
+        match all <= bench::STAMPS_MAX {
+            true => Ok(plan),
+            false => Err(Failure::usage(format!(
+                "{all} messages of all runs, sizes and queue pairs: the time of each is kept, of {} at most",
+                bench::STAMPS_MAX
+            ))),
+        }
+    }
+
     fn plan(&self, device: &str) -> Result<MeasurementPlan, Failure> {
         let (method, usual_size) = match self.method {
             MethodName::Lat => (Method::Latency, 2),

@@ -184,27 +184,27 @@ const FIGURES: &[Figure] = &[
     optimisable("6a", "compression (DEFLATE)", &[("operator", "deflate")]),
     optimisable("6b", "decompression (DEFLATE)", &[("operator", "inflate")]),
     optimisable("6c", "regular expressions (rxpmatch)", &[("operator", "rxpmatch")]),
-    memory("7a", "memory, random reads", &[("pattern", "random"), ("access", "read"), ("threads", "1"), ("tool", "dpb")]),
-    memory("7b", "memory, sequential reads", &[("pattern", "sequential"), ("access", "read"), ("threads", "1"), ("tool", "dpb")]),
-    memory("7c", "memory, random writes", &[("pattern", "random"), ("access", "write"), ("threads", "1"), ("tool", "dpb")]),
-    memory("7d", "memory, sequential writes", &[("pattern", "sequential"), ("access", "write"), ("threads", "1"), ("tool", "dpb")]),
+    memory("7a", "memory, random reads", &[("pattern", "random"), ("access", "read"), ("threads", "1")]),
+    memory("7b", "memory, sequential reads", &[("pattern", "sequential"), ("access", "read"), ("threads", "1")]),
+    memory("7c", "memory, random writes", &[("pattern", "random"), ("access", "write"), ("threads", "1")]),
+    memory("7d", "memory, sequential writes", &[("pattern", "sequential"), ("access", "write"), ("threads", "1")]),
     Figure {
         groups: Number("threads", |count| counted(count, "thread")), label: "accesses per second of all threads",
-        ..memory("8", "memory, random reads of 16 KiB by threads", &[("pattern", "random"), ("access", "read"), ("size", "16384"), ("tool", "dpb")])
+        ..memory("8", "memory, random reads of 16 KiB by threads", &[("pattern", "random"), ("access", "read"), ("size", "16384")])
     },
-    storage("9a", "storage, random reads", &[("pattern", "random"), ("access", "read"), ("tool", "dpb")]),
-    storage("9b", "storage, sequential reads", &[("pattern", "sequential"), ("access", "read"), ("tool", "dpb")]),
-    storage("9c", "storage, random writes", &[("pattern", "random"), ("access", "write"), ("tool", "dpb")]),
-    storage("9d", "storage, sequential writes", &[("pattern", "sequential"), ("access", "write"), ("tool", "dpb")]),
-    storage_latency("10a", "storage, requests of 8 KiB", &[("block", "8192"), ("depth", "1"), ("jobs", "1"), ("tool", "dpb")]),
-    storage_latency("10b", "storage, requests of 4 MiB", &[("block", "4194304"), ("depth", "1"), ("jobs", "1"), ("tool", "dpb")]),
+    storage("9a", "storage, random reads", &[("pattern", "random"), ("access", "read")]),
+    storage("9b", "storage, sequential reads", &[("pattern", "sequential"), ("access", "read")]),
+    storage("9c", "storage, random writes", &[("pattern", "random"), ("access", "write")]),
+    storage("9d", "storage, sequential writes", &[("pattern", "sequential"), ("access", "write")]),
+    storage_latency("10a", "storage, requests of 8 KiB", &[("block", "8192"), ("depth", "1"), ("jobs", "1")]),
+    storage_latency("10b", "storage, requests of 4 MiB", &[("block", "4194304"), ("depth", "1"), ("jobs", "1")]),
     Figure {
         text: short_ns, label: "round trip of a message, one in flight",
-        ..network("11a", "TCP, round trips", "tcp", &[("direction", "echo"), ("depth", "1"), ("connections", "1"), ("mode", "closed"), ("tool", "dpb")], Number("size", in_bytes), LATENCIES)
+        ..network("11a", "TCP, round trips", "tcp", &[("direction", "echo"), ("depth", "1"), ("connections", "1")], Number("size", in_bytes), LATENCIES)
     },
     Figure {
         label: "bytes per second of all connections",
-        ..network("11b", "TCP, messages of 32 KiB, 128 in flight, by connections", "tcp", &[("size", "32768"), ("depth", "128"), ("mode", "closed"), ("tool", "dpb")], Number("connections", |count| counted(count, "connection")), BYTES)
+        ..network("11b", "TCP, messages of 32 KiB, 128 in flight, by connections", "tcp", &[("size", "32768"), ("depth", "128")], Number("connections", |count| counted(count, "connection")), BYTES)
     },
     Figure {
         text: short_ns, label: "latency of a read", shown: &[(Metric("latency_ns_p50"), "median"), (Metric("latency_ns_p99"), "99th percentile")],
@@ -285,6 +285,7 @@ impl Figure {
             None => !is_whole,
         };
         record.task == self.task
+            && (!is_whole || published::may_have_numbers(record))
             && record.outcome == Outcome::Done
             && self.with.iter().all(fits)
             && self.group(record).is_some()

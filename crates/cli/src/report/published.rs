@@ -138,6 +138,35 @@ pub fn in_items(number: &mut Record) {
     }
 }
 
+/// Whether a paper may have a number of the record's test: it is dpb's own, where it says so, and of a closed loop.
+pub fn may_have_numbers(record: &Record) -> bool {
+    let is = |name: &str, value: &str| {
+        let own = record.parameters.get(name);
+        own.is_none_or(|own| own.to_string() == value)
+    };
+    is("tool", "dpb") && is("mode", "closed")
+}
+
+/// Whether a published number is of the record's test, which has all parameters that the number has.
+pub fn is_of(record: &Record, number: &Record) -> bool {
+    let mut own = number
+        .parameters
+        .iter()
+        .filter(|(name, _)| *name != "platform");
+    let has_all = own.all(|(name, value)| {
+        let other = record.parameters.get(name);
+        other.is_some_and(|other| are_same(value, other))
+    });
+    record.task == number.task && has_all && may_have_numbers(record)
+}
+
+fn are_same(one: &Value, other: &Value) -> bool {
+    match (as_number(one), as_number(other)) {
+        (Some(one), Some(other)) => (one - other).abs() <= 1e-9 * one.abs(),
+        _ => one == other,
+    }
+}
+
 /// Predicate pushdown in dpBento.
 pub fn pushdown() -> Vec<Record> {
     of_task("pushdown")

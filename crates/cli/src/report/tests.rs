@@ -4,7 +4,7 @@ use dpb_core::measure::{Evidence, Outcome};
 
 use super::origin::Origins;
 use super::*;
-use crate::task::Shown;
+use crate::task::ShownTask;
 
 fn pushdown(scheme: &str, threads: u64, selectivity: f64, rates: &[f64]) -> Record {
     let mut record = Record::new("pushdown", Evidence::of_this_cpu(), 1)
@@ -60,7 +60,7 @@ fn known() -> ShownTasks {
     crate::TASKS.into()
 }
 
-fn task(name: &str) -> Shown {
+fn task(name: &str) -> ShownTask {
     known().find(name).expect("a task")
 }
 
@@ -548,6 +548,36 @@ fn dpbentos_figures_have_published_numbers_beside_and_no_ratio_to_them() {
         assert!(page.contains(&format!("<details id=\"{}\"", anchor(published))));
     }
     assert!(page.contains("mem-read-rnd.data"));
+}
+
+/// Those of perftest are not, though they have the same parameters.
+#[test]
+fn figures_of_rdma_are_of_dpbs_own_records() {
+    let record = |tool: Option<&str>, p50: f64| {
+        let mut record = Record::new("rdma", Evidence::Measured, 1)
+            .with("method", "lat")
+            .with("verb", "read")
+            .with("size", 64u64);
+        if let Some(tool) = tool {
+            record = record.with("tool", tool);
+        }
+        record.provenance.host = format!("host of {}", tool.unwrap_or("nobody"));
+        record.sample("latency_ns_p50", runs(p50));
+        record
+    };
+    let records = [
+        record(Some("dpb"), 2e3),
+        record(Some("perftest"), 1e3),
+        record(None, 3e3),
+    ];
+    let (charts, _) = dpbento::figures(&records);
+    let [chart] = &charts[..] else {
+        panic!("figure 12a alone");
+    };
+    let mut values: Vec<f64> = chart.bars().map(|bar| bar.value).collect();
+    values.sort_by(f64::total_cmp);
+    assert_eq!(values.len(), 2, "{values:?}");
+    assert!(values[0] > 1.5e3 && values[1] > 2.5e3, "{values:?}");
 }
 
 #[test]

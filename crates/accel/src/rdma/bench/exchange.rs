@@ -13,17 +13,16 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use dpb_core::Timer;
 use dpb_core::patience::Silence;
 
-use super::{MeasurementFailure, Role};
+use super::{MeasurementFailure, Role, Waiting};
 
 /// The version that this side speaks, and the oldest version that speaks the same.
 const VERSION: &str = "6.06";
 const VERSION_MIN: f64 = 5.7;
 /// The time for which a client tries to reach a server that may not have started yet.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// The time after which a client tries again.
+/// The time after which a client tries again, and a server looks again.
 const RETRY: Duration = Duration::from_millis(50);
 /// No page and no cache line of a peer is longer: memory is laid out by them.
 const UNIT_BYTES_MAX: u32 = 1 << 21;
@@ -65,8 +64,8 @@ pub struct Report {
 pub(super) struct Control<'a> {
     stream: TcpStream,
     is_client: bool,
-    /// The timer by which its patience with the peer is counted.
-    timer: &'a dyn Timer,
+    /// How it waits for the peer.
+    waiting: Waiting<'a>,
     /// While it answers `Ok`, waiting is worth it.
     is_worth_it: Box<dyn Fn() -> Result<(), MeasurementFailure> + Send + 'a>,
 }
@@ -76,20 +75,25 @@ impl<'a> Control<'a> {
     pub(super) fn meet(
         role: &Role,
         port: u16,
-        timer: &'a dyn Timer,
+        waiting: Waiting<'a>,
         is_worth_it: impl Fn() -> Result<(), MeasurementFailure> + Send + 'a,
     ) -> Result<Self, MeasurementFailure> {
         let stream = match role {
-            Role::Server(address) => accept(*address, port)?,
-            Role::Client(host) => connect(host, port, timer)?,
+            Role::Server(address) => accept(*address, port, &waiting)?,
+            Role::Client(host) => connect(host, port, &waiting)?,
         };
-        Self::over(stream, matches!(role, Role::Client(_)), timer, is_worth_it)
+        Self::over(
+            stream,
+            matches!(role, Role::Client(_)),
+            waiting,
+            is_worth_it,
+        )
     }
 
     fn over(
         stream: TcpStream,
         is_client: bool,
-        timer: &'a dyn Timer,
+        waiting: Waiting<'a>,
         is_worth_it: impl Fn() -> Result<(), MeasurementFailure> + Send + 'a,
     ) -> Result<Self, MeasurementFailure> {
         let prepared = stream
@@ -100,7 +104,7 @@ impl<'a> Control<'a> {
         Ok(Self {
             stream,
             is_client,
-            timer,
+            waiting,
             is_worth_it: Box::new(is_worth_it),
         })
     }
@@ -209,8 +213,9 @@ impl<'a> Control<'a> {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    self.waiting.go_on()?;
                     (self.is_worth_it)()?;
-                    if filled > 0 && silence.lasts(self.timer) > HALF_PATIENCE {
+                    if filled > 0 && silence.lasts(self.waiting.timer) > HALF_PATIENCE {
                         return Err(MeasurementFailure::Broken(format!(
                             "the peer sent {filled} bytes where {N} were due: has one side a GID and the other none?"
                         )));
@@ -228,26 +233,53 @@ fn gone(error: &io::Error) -> MeasurementFailure {
 }
 
 /// One client, then no more.
-fn accept(address: IpAddr, port: u16) -> Result<TcpStream, MeasurementFailure> {
+fn accept(
+    address: IpAddr,
+    port: u16,
+    waiting: &Waiting<'_>,
+) -> Result<TcpStream, MeasurementFailure> {
     let unavailable = |e: io::Error| {
         MeasurementFailure::Unavailable(format!("cannot listen on {address} port {port}: {e}"))
     };
     let listener = TcpListener::bind((address, port)).map_err(unavailable)?;
-    let (stream, _) = listener.accept().map_err(unavailable)?;
-    Ok(stream)
-}
-
-fn connect(host: &str, port: u16, timer: &dyn Timer) -> Result<TcpStream, MeasurementFailure> {
+    // A blocking accept would never look at `stop`.
+    listener.set_nonblocking(true).map_err(unavailable)?;
     let mut silence = Silence::default();
     loop {
-        let may_come = silence.lasts(timer) < CONNECT_PATIENCE;
+        waiting.go_on()?;
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).map_err(unavailable)?;
+                return Ok(stream);
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+            Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(unavailable(e)),
+            Err(_) => {}
+        }
+        match waiting.client_within {
+            Some(longest) if silence.lasts(waiting.timer) > longest => {
+                return Err(MeasurementFailure::NoPeer(format!(
+                    "no client came within {} s",
+                    longest.as_secs_f64()
+                )));
+            }
+            _ => waiting.timer.sleep(RETRY),
+        }
+    }
+}
+
+fn connect(host: &str, port: u16, waiting: &Waiting<'_>) -> Result<TcpStream, MeasurementFailure> {
+    let mut silence = Silence::default();
+    loop {
+        waiting.go_on()?;
+        let may_come = silence.lasts(waiting.timer) < CONNECT_PATIENCE;
         match TcpStream::connect((host, port)) {
             Ok(stream) => return Ok(stream),
             Err(e) if e.kind() == ErrorKind::ConnectionRefused && may_come => {
-                timer.sleep(RETRY);
+                waiting.timer.sleep(RETRY);
             }
             Err(e) => {
-                return Err(MeasurementFailure::Unavailable(format!(
+                return Err(MeasurementFailure::NoPeer(format!(
                     "no server at {host} port {port}: {e}; start it there first, with the same options and --server"
                 )));
             }
@@ -374,8 +406,8 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         let client = TcpStream::connect(address).expect("listening");
         let (server, _) = listener.accept().expect("a client");
-        let client = Control::over(client, true, &*TIMER, || Ok(()));
-        let server = Control::over(server, false, &*TIMER, || Ok(()));
+        let client = Control::over(client, true, Waiting::patient(&*TIMER), || Ok(()));
+        let server = Control::over(server, false, Waiting::patient(&*TIMER), || Ok(()));
         [client, server].map(|side| side.unwrap_or_else(|e| panic!("{e}")))
     }
 
@@ -424,6 +456,55 @@ mod tests {
             server.versions(),
             Err(MeasurementFailure::Broken("the port is down".into()))
         );
+    }
+
+    #[test]
+    fn a_side_that_is_told_to_stop_waits_no_longer() {
+        let [_client, mut server] = pair();
+        server.waiting.stop = &|| true;
+        assert_eq!(server.versions(), Err(MeasurementFailure::Interrupted));
+        let timer = WallClock::default();
+        let stopped = Waiting {
+            stop: &|| true,
+            ..Waiting::patient(&timer)
+        };
+        let address = IpAddr::from([127, 0, 0, 1]);
+        for role in [Role::Server(address), Role::Client("127.0.0.1".into())] {
+            let met = Control::meet(&role, 0, stopped, || Ok(()));
+            assert_eq!(met.err(), Some(MeasurementFailure::Interrupted), "{role:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_whose_client_never_comes_ends() {
+        let timer = WallClock::default();
+        let short = Waiting {
+            client_within: Some(Duration::from_millis(1)),
+            ..Waiting::patient(&timer)
+        };
+        let role = Role::Server([127, 0, 0, 1].into());
+        let met = Control::meet(&role, 0, short, || Ok(()));
+        assert!(matches!(met.err(), Some(MeasurementFailure::NoPeer(_))));
+    }
+
+    /// Though its listener does not block.
+    #[test]
+    fn a_server_waits_for_what_its_client_says_later() {
+        let free = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
+        let port = free.local_addr().expect("bound").port();
+        drop(free);
+        let side = |role: Role, first: Duration| {
+            std::thread::spawn(move || {
+                let timer = WallClock::default();
+                let mut control = Control::meet(&role, port, Waiting::patient(&timer), || Ok(()))?;
+                std::thread::sleep(first);
+                control.versions()
+            })
+        };
+        let server = side(Role::Server([127, 0, 0, 1].into()), Duration::ZERO);
+        let client = side(Role::Client("127.0.0.1".into()), GLANCE * 2);
+        assert_eq!(client.join().expect("no panic"), Ok(()));
+        assert_eq!(server.join().expect("no panic"), Ok(()));
     }
 
     #[test]

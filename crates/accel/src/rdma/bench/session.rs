@@ -5,12 +5,11 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use dpb_core::Timer;
-
 use super::exchange::{Control, Keys};
 use super::loops::{Loops, Stage};
 use super::{
     Figures, Measured, MeasurementFailure, MeasurementPlan, Method, RECEIVES, Report, Role, Verb,
+    Waiting,
 };
 use crate::rdma::port::{Address, Device, first_packet_number, is_v4};
 use crate::rdma::raw::cm::{Connection, Listener};
@@ -33,21 +32,21 @@ pub(super) struct Session<'a> {
     loops: Loops,
     /// The connections that librdmacm made; queue pairs go first.
     connections: Vec<Connection>,
-    timer: &'a dyn Timer,
+    waiting: Waiting<'a>,
 }
 
 impl<'a> Session<'a> {
-    /// Meets the peer and connects. Its patience is by `timer`; packet numbers are drawn from `seed`.
+    /// Meets the peer and connects. Packet numbers are drawn from `seed`.
     pub(super) fn open(
         plan: &'a MeasurementPlan,
         role: &Role,
-        timer: &'a dyn Timer,
+        waiting: Waiting<'a>,
         seed: u64,
     ) -> Result<Self, MeasurementFailure> {
         let device = Device::open(&plan.device)?;
         let address = device.address(plan.gid_index)?;
         let watched = device.clone();
-        let mut control = Control::meet(role, plan.port, timer, move || is_up(&watched))?;
+        let mut control = Control::meet(role, plan.port, waiting, move || is_up(&watched))?;
         control.versions()?;
         let page_bytes = control.larger(PAGE_BYTES)?;
         let line_bytes = control.larger(LINE_BYTES)?;
@@ -61,7 +60,7 @@ impl<'a> Session<'a> {
             control,
             loops: Loops::new(plan, stage, side.window, side.completions, side.lanes),
             connections: Vec::new(),
-            timer,
+            waiting,
         };
         session.agree(role, &device, &address, mtu)?;
         Ok(session)
@@ -139,9 +138,11 @@ impl<'a> Session<'a> {
         for (lane, keys) in self.loops.lanes.iter_mut().zip(&self.keys) {
             let pair = lane.queue_pair();
             let connection = match way {
-                CmEndpoint::Local(listener) => listener.accept(pair, keys.reads, self.timer),
+                CmEndpoint::Local(listener) => {
+                    listener.accept(pair, keys.reads, self.waiting.timer)
+                }
                 CmEndpoint::Remote(address) => {
-                    Connection::connect(*address, pair, keys.reads, self.timer)
+                    Connection::connect(*address, pair, keys.reads, self.waiting.timer)
                 }
             };
             self.connections
@@ -160,6 +161,7 @@ impl<'a> Session<'a> {
         let plan = self.plan;
         let mut last = Report::default();
         for &size in &plan.sizes {
+            self.waiting.go_on()?;
             if plan.verb == Verb::Send {
                 if plan.method == Method::Latency || !self.is_client {
                     self.loops.post_receives(size, plan.iterations)?;

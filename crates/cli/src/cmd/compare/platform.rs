@@ -1,5 +1,6 @@
 //! A platform of papers as a side of a comparison: its published numbers beside the records that they are of.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use dpb_core::measure::{Record, Value};
@@ -65,13 +66,7 @@ fn word(name: &str) -> String {
 
 /// The published number as one of the record's test, if it is one.
 fn number_of(record: &Record, number: &Record) -> Option<Record> {
-    let own = number.parameters.iter();
-    let mut own = own.filter(|(name, _)| *name != "platform");
-    let is_same = own.all(|(name, value)| {
-        let other = record.parameters.get(name);
-        other.is_some_and(|other| are_same(value, other))
-    });
-    if record.task != number.task || !is_same {
+    if !published::is_of(record, number) {
         return None;
     }
     let mut number = number.clone();
@@ -83,16 +78,24 @@ fn number_of(record: &Record, number: &Record) -> Option<Record> {
     (has_metric || record.summary.is_empty()).then_some(number)
 }
 
-fn are_same(one: &Value, other: &Value) -> bool {
-    let number = |value: &Value| match value {
-        Value::Int(value) => Some(*value as f64),
-        Value::Float(value) => Some(*value),
-        Value::Bool(_) | Value::Text(_) => None,
+/// What sets a test of dpb's apart from those of papers, which bypass the page cache and have a link.
+pub(super) fn apart(parameters: &BTreeMap<String, Value>) -> Vec<String> {
+    let is = |name: &str, value: &str| {
+        let own = parameters.get(name);
+        own.is_some_and(|own| own.to_string() == value)
     };
-    match (number(one), number(other)) {
-        (Some(one), Some(other)) => (one - other).abs() <= 1e-9 * one.abs(),
-        _ => one == other,
-    }
+    let notes = [
+        (
+            is("direct", "false"),
+            "B's test went through the page cache (direct=false)",
+        ),
+        (
+            is("link", "loopback"),
+            "B's test was over loopback, the paper's over a link",
+        ),
+    ];
+    let notes = notes.into_iter().filter(|(is_so, _)| *is_so);
+    notes.map(|(_, note)| note.to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -153,5 +156,31 @@ mod tests {
         }
         let failure = find(other).expect_err("no paper has it");
         assert!(failure.message.contains("dpb run dpbento"), "{failure}");
+    }
+
+    #[test]
+    fn another_tool_and_an_open_loop_have_no_number() {
+        let find = |records| beside("bluefield-3", records, "f".as_ref(), crate::TASKS);
+        for (name, value, is_found) in [
+            ("tool", "dpb", true),
+            ("tool", "sysbench", false),
+            ("mode", "closed", true),
+            ("mode", "open", false),
+        ] {
+            let mut records = tests();
+            for record in &mut records {
+                record.parameters.insert(name.to_owned(), value.into());
+            }
+            assert_eq!(find(records).is_ok(), is_found, "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn a_cache_and_a_loopback_are_said() {
+        let of = |name: &str, value: Value| apart(&[(name.to_owned(), value)].into()).len();
+        assert_eq!(of("direct", false.into()), 1);
+        assert_eq!(of("direct", true.into()), 0);
+        assert_eq!(of("link", "loopback".into()), 1);
+        assert_eq!(of("link", "eth0".into()), 0);
     }
 }

@@ -1,12 +1,14 @@
 //! perftest's program of the same kind beside `dpb rdma`: both sides run it in turn, told the same.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use dpb_accel::rdma::bench::{MeasurementPlan, Method, Role, Verb};
 use dpb_core::measure::import::Program;
 
 use super::show::verb_name;
-use crate::cmd::peer::Peer;
+use crate::cmd::peer::{self, Peer, Ran};
+use crate::exit::Failure;
 use crate::output;
 
 /// The importer's names of figures, and ours.
@@ -24,8 +26,8 @@ const FIGURES: &[(&str, &str, f64)] = &[
 
 /// What perftest's clients say while no server listens.
 const NO_SERVER: &str = "Couldn't connect";
-/// Longest time of one run of theirs, seconds: a server whose client never comes is ended.
-const RUN_S: u32 = 120;
+/// Longest time of one run of theirs: a server whose client never comes is ended.
+const RUN_MAX: Duration = Duration::from_secs(120);
 
 /// The client's runs of one size.
 pub(super) fn client(
@@ -38,7 +40,8 @@ pub(super) fn client(
         program: Program::Perftest,
         command: words(plan, role, size_bytes),
         repeat,
-        seconds: 0.0,
+        seconds: None,
+        time_max: Some(RUN_MAX),
         workers: 1,
         figures: FIGURES,
         judged: match plan.method {
@@ -51,34 +54,42 @@ pub(super) fn client(
 }
 
 /// The server's runs of all sizes. Their figures are the client's business; a server that ends badly is said.
-pub(super) fn serve(plan: &MeasurementPlan, role: &Role, repeat: usize) {
+///
+/// # Errors
+/// If an interrupt ends it.
+pub(super) fn serve(plan: &MeasurementPlan, role: &Role, repeat: usize) -> Result<(), Failure> {
     for &size_bytes in &plan.sizes {
         let words = match words(plan, role, size_bytes) {
             Ok(words) => words,
-            Err(why) => return output::note(&format!("dpb: --beside: {why}")),
+            Err(why) => {
+                output::note(&format!("dpb: --beside: {why}"));
+                return Ok(());
+            }
         };
         for _ in 0..repeat {
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]).stdin(Stdio::null());
-            let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-            match ended {
-                Ok(status) if status.success() => {}
-                Ok(status) => {
-                    let line = words.join(" ");
-                    return output::note(&format!("dpb: --beside: `{line}` ended with {status}"));
-                }
-                Err(error) => {
-                    return output::note(&format!("dpb: --beside: {}: {error}", words[0]));
+            match peer::run(Program::Perftest, &words, Some(RUN_MAX)) {
+                Ran::Printed(_) => {}
+                Ran::Interrupted => return Err(Failure::interrupted("interrupted")),
+                Ran::Missing(why) | Ran::Failed(why) => {
+                    output::note(&format!("dpb: --beside: {why}"));
+                    return Ok(());
                 }
             }
         }
     }
+    Ok(())
 }
 
 /// perftest's command line for one size; why there is none.
 fn words(plan: &MeasurementPlan, role: &Role, size_bytes: u32) -> Result<Vec<String>, String> {
     if plan.by_rdma_cm {
         return Err("perftest's own way to connect by rdma_cm is another one than --cm".to_owned());
+    }
+    if plan.chain > 1 && !plan.chain.is_multiple_of(plan.signal_every()) {
+        return Err(format!(
+            "perftest signals at least once a chain; give --signal-every {}, or a divisor of it",
+            plan.chain
+        ));
     }
     let method = match plan.method {
         Method::Latency => "lat",
@@ -94,12 +105,7 @@ fn words(plan: &MeasurementPlan, role: &Role, size_bytes: u32) -> Result<Vec<Str
             "{program} is not here ({error}); apt-get install perftest"
         ));
     }
-    let mut words = vec![
-        "timeout".to_owned(),
-        RUN_S.to_string(),
-        program,
-        "-F".into(),
-    ];
+    let mut words = vec![program, "-F".into()];
     let mut tell = |flag: &str, value: u32| words.extend([flag.to_owned(), value.to_string()]);
     tell("-s", size_bytes);
     tell("-n", plan.iterations);
@@ -113,7 +119,7 @@ fn words(plan: &MeasurementPlan, role: &Role, size_bytes: u32) -> Result<Vec<Str
     if plan.method == Method::Bandwidth {
         tell("-t", plan.depth);
         tell("-q", plan.queue_pairs);
-        tell("-Q", plan.signal_every.min(plan.depth));
+        tell("-Q", plan.signal_every());
         if plan.chain > 1 {
             tell("-l", plan.chain);
         }
@@ -135,6 +141,7 @@ mod tests {
             depth: 16,
             queue_pairs: 2,
             chain: 4,
+            signal_every: 4,
             gid_index: Some(1),
             ..MeasurementPlan::new("rxe0", Method::Bandwidth, Verb::Write, vec![64])
         };
@@ -144,20 +151,28 @@ mod tests {
             ..plan.clone()
         };
         assert!(words(&by_cm, &client, 64).is_err());
+        let rarely = MeasurementPlan {
+            signal_every: 13,
+            ..plan.clone()
+        };
+        assert!(words(&rarely, &client, 64).is_err(), "perftest refuses it");
         let Ok(told) = words(&plan, &client, 64) else {
             println!("skipped: perftest is not installed; apt-get install perftest");
             return;
         };
         assert_eq!(
-            told[2..].join(" "),
-            "ib_write_bw -F -s 64 -n 5000 -p 18515 -x 1 -I 0 -t 16 -q 2 -Q 16 -l 4 -d rxe0 10.0.0.1"
+            told.join(" "),
+            "ib_write_bw -F -s 64 -n 5000 -p 18515 -x 1 -I 0 -t 16 -q 2 -Q 4 -l 4 -d rxe0 10.0.0.1"
         );
         // Its own parser takes the words: what is missing is the device or the peer, never the usage.
-        let ran = Command::new(&told[2]).args(&told[3..]).output();
+        // A device of that name that is here waits for the peer.
+        let ran = Command::new("timeout").arg("10").args(&told).output();
         let ran = ran.expect("it starts");
         let said = String::from_utf8_lossy(&ran.stderr) + String::from_utf8_lossy(&ran.stdout);
         assert!(
-            !said.contains("Usage:") && !said.contains("invalid option"),
+            ["Usage:", "invalid option", "must be"]
+                .iter()
+                .all(|wrong| !said.contains(wrong)),
             "{said}"
         );
     }

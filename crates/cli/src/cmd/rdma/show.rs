@@ -9,6 +9,15 @@ use crate::cmd::sweep::{conclude, parameter};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, evidence, short, short_ns, verdict};
 
+/// The runs of one size so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SizeRuns {
+    figures: Vec<Figures>,
+    /// What disturbed these runs, and not those of other sizes.
+    interference: Interference,
+    is_recorded: bool,
+}
+
 /// Where results go.
 pub(super) struct Show<'a> {
     pub(super) as_perftest: bool,
@@ -19,8 +28,8 @@ pub(super) struct Show<'a> {
     pub(super) evidence: Evidence,
     /// Runs that were asked for.
     pub(super) repeat: usize,
-    /// The figures of each size, a run after the other.
-    pub(super) runs: Vec<Vec<Figures>>,
+    /// What each size has, in the order of the plan's.
+    pub(super) runs: Vec<SizeRuns>,
     pub(super) records: Vec<Record>,
 }
 
@@ -36,8 +45,12 @@ impl Show<'_> {
         output::print(&format!("{}\n{titles}\n", perftest::RULE))
     }
 
-    /// The figures of one more run of a size, and the size's place among the plan's.
-    pub(super) fn measured(&mut self, measured: Measured) -> Result<usize, Failure> {
+    /// Takes the figures of one more run of a size. The last run's make its record.
+    pub(super) fn measured(
+        &mut self,
+        measured: Measured,
+        interference: &Interference,
+    ) -> Result<(), Failure> {
         if self.as_perftest {
             let row = match &measured.figures {
                 Figures::Latency(latency) => perftest::latency_row(measured.size_bytes, latency),
@@ -51,36 +64,38 @@ impl Show<'_> {
         let sizes = &self.plan.sizes;
         let at = sizes.iter().position(|&size| size == measured.size_bytes);
         let at = at.unwrap_or(sizes.len() - 1);
-        self.runs[at].push(measured.figures);
-        Ok(at)
+        let runs = &mut self.runs[at];
+        runs.figures.push(measured.figures);
+        runs.interference.add(interference);
+        match runs.figures.len() == self.repeat {
+            true => self.finished(at, false),
+            false => Ok(()),
+        }
     }
 
     /// The record of a size of which there are no more runs.
-    pub(super) fn finished(
-        &mut self,
-        at: usize,
-        interference: &Interference,
-    ) -> Result<(), Failure> {
+    fn finished(&mut self, at: usize, interrupted: bool) -> Result<(), Failure> {
         let runs = std::mem::take(&mut self.runs[at]);
+        self.runs[at].is_recorded = true;
         let record = self.record(self.plan.sizes[at]);
-        self.keep(filled(record, &runs, self.repeat, interference))
+        self.keep(filled(record, &runs, self.repeat, interrupted))
     }
 
-    /// Records of what was measured before `reason` ended it: of sizes with runs these, of the first without any a failure.
-    pub(super) fn broken(
-        &mut self,
-        reason: &str,
-        interference: &Interference,
-    ) -> Result<(), Failure> {
-        for at in self.records.len()..self.plan.sizes.len() {
-            if self.runs[at].is_empty() {
-                let record = self.record(self.plan.sizes[at]);
-                let reason = reason.to_owned();
-                return self.keep(record.without_numbers(Outcome::Failed { reason }));
+    /// Records of what was measured before the end that `outcome` says: of sizes with runs these; of the first size that has none, nor
+    /// any size after it, the outcome, unless that is an interrupt.
+    pub(super) fn broken(&mut self, outcome: Outcome) -> Result<(), Failure> {
+        let interrupted = outcome == Outcome::Interrupted;
+        let has_runs = |runs: &SizeRuns| runs.is_recorded || !runs.figures.is_empty();
+        let next = self.runs.iter().rposition(has_runs).map_or(0, |at| at + 1);
+        for at in 0..next {
+            if !self.runs[at].figures.is_empty() {
+                self.finished(at, interrupted)?;
             }
-            self.finished(at, interference)?;
         }
-        Ok(())
+        match self.plan.sizes.get(next) {
+            Some(&size) if !interrupted => self.keep(self.record(size).without_numbers(outcome)),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn end(&self) -> Result<(), Failure> {
@@ -147,16 +162,11 @@ pub(super) fn verb_name(verb: Verb) -> &'static str {
 }
 
 /// The record with the figures of its runs: of each figure a value a run, as of every task.
-fn filled(
-    mut record: Record,
-    runs: &[Figures],
-    asked: usize,
-    interference: &Interference,
-) -> Record {
+fn filled(mut record: Record, runs: &SizeRuns, asked: usize, interrupted: bool) -> Record {
     let mut raw: Vec<f64> = Vec::new();
     let mut raw_name = "";
     let mut by_figure: Vec<(&'static str, Vec<f64>)> = Vec::new();
-    for run in runs {
+    for run in &runs.figures {
         let figures = match run {
             Figures::Latency(latency) => {
                 raw_name = "latency_ns";
@@ -197,7 +207,8 @@ fn filled(
     let judged = ["bytes_per_s", "latency_ns_p50"];
     let judged = judged.iter().find_map(|name| record.samples.get(*name));
     let series = judged.map_or_else(Vec::new, |samples| samples.values.clone());
-    conclude(&mut record, &series, asked, 1, interference, false);
+    let interference = &runs.interference;
+    conclude(&mut record, &series, asked, 1, interference, interrupted);
     record
 }
 
@@ -312,7 +323,7 @@ mod tests {
                 by: "soft-RoCE".into(),
             },
             repeat: runs.len(),
-            runs: vec![Vec::new(); 2],
+            runs: vec![SizeRuns::default(); 2],
             records: Vec::new(),
         };
         for figures in runs {
@@ -320,10 +331,11 @@ mod tests {
                 size_bytes: 64,
                 figures,
             };
-            assert_eq!(show.measured(measured).expect("shown"), 0);
+            let shown = show.measured(measured, &Interference::default());
+            shown.expect("shown");
         }
-        let broken = show.broken("the link went down", &Interference::default());
-        broken.expect("shown");
+        let reason = "the link went down".to_owned();
+        show.broken(Outcome::Failed { reason }).expect("shown");
         assert_eq!(show.records.len(), 2);
         let text = table(&show.records).to_text();
         (show.records.swap_remove(0), text)
@@ -404,5 +416,52 @@ mod tests {
         assert!(summary.ci95_low.is_some(), "seven runs have an interval");
         let stability = record.stability.expect("judged");
         assert!(!stability.stable, "they drift from 1 to 7 us");
+    }
+
+    /// Two sizes, the second of which lacks its last run when an interrupt comes.
+    #[test]
+    fn an_interrupt_keeps_the_runs_before_it_and_each_sizes_own_interference() {
+        let plan = MeasurementPlan::new("rxe0", Method::Latency, Verb::Write, vec![64, 128, 256]);
+        let mut show = Show {
+            as_perftest: false,
+            format: Format::Csv,
+            store: None,
+            plan: &plan,
+            role: &Role::Client("host".into()),
+            evidence: Evidence::Measured,
+            repeat: 2,
+            runs: vec![SizeRuns::default(); 3],
+            records: Vec::new(),
+        };
+        let mut measure = |size_bytes, wall_s| {
+            let samples_ns = vec![1e3, 2e3, 3e3];
+            let figures = Figures::Latency(Latency { samples_ns });
+            let interference = Interference {
+                wall_s,
+                core_wait_s: Some(wall_s / 2.0),
+                ..Interference::default()
+            };
+            let measured = Measured {
+                size_bytes,
+                figures,
+            };
+            show.measured(measured, &interference).expect("shown");
+        };
+        measure(64, 1.0);
+        measure(128, 10.0);
+        measure(64, 2.0);
+        assert_eq!(show.records.len(), 1);
+        show.broken(Outcome::Interrupted).expect("kept");
+        let [first, second] = &show.records[..] else {
+            panic!("{:?}", show.records);
+        };
+        assert_eq!(
+            (&first.outcome, &second.outcome),
+            (&Outcome::Done, &Outcome::Interrupted)
+        );
+        let runs = |record: &Record| record.samples["latency_ns_p50"].values.len();
+        assert_eq!((runs(first), runs(second)), (2, 1));
+        let of = |record: &Record| record.stability.clone().expect("judged").core_wait_s;
+        assert_eq!((of(first), of(second)), (Some(1.5), Some(5.0)));
     }
 }
