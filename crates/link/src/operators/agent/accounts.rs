@@ -291,6 +291,12 @@ impl fmt::Display for Whose {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use dpb_core::{Buf, Clock, Limits, OpSpec, Operator, Properties, SetupError};
+
     use super::*;
 
     #[test]
@@ -336,5 +342,86 @@ mod tests {
         drop((four, six));
         accounts.client("10.0.0.3".parse().expect("an address"));
         assert_eq!(lock(&accounts.clients).len(), 2);
+    }
+
+    /// A backend that takes long to close: it says that it begins, and goes on when told.
+    struct SlowToClose {
+        inner: Box<dyn Backend>,
+        begins: mpsc::Sender<()>,
+        goes: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl Drop for SlowToClose {
+        fn drop(&mut self) {
+            let _ = self.begins.send(());
+            let _ = lock(&self.goes).recv();
+        }
+    }
+
+    impl Backend for SlowToClose {
+        fn name(&self) -> &str {
+            self.inner.name()
+        }
+
+        fn clock(&self) -> &dyn Clock {
+            self.inner.clock()
+        }
+
+        fn properties(&self) -> Properties {
+            self.inner.properties()
+        }
+
+        fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+            self.inner.alloc(len)
+        }
+
+        fn limits(&self, spec: &OpSpec) -> Result<Limits, Unsupported> {
+            self.inner.limits(spec)
+        }
+
+        fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+            self.inner.prepare(spec)
+        }
+    }
+
+    /// Who opens the backend again that its last connection still closes waits for that, and then has its place.
+    #[test]
+    fn a_client_waits_for_its_own_seat() {
+        let one = Share {
+            backends: 1,
+            ..Share::a_client(1)
+        };
+        let quotas = Quotas {
+            a_client: one,
+            all_clients: one,
+            ..Quotas::default()
+        };
+        let accounts = Accounts::new(&quotas);
+        let client = accounts.client("10.0.0.1".parse().expect("an address"));
+        let (begins, has_begun) = mpsc::channel();
+        let (go, goes) = mpsc::channel();
+        let first = Mutex::new(Some((begins, goes)));
+        let open: OpenBackend = Box::new(move |_| {
+            let inner: Box<dyn Backend> = Box::new(dpb_operators::cpu::Cpu::best());
+            Ok(match lock(&first).take() {
+                Some((begins, goes)) => Box::new(SlowToClose {
+                    inner,
+                    begins,
+                    goes: Mutex::new(goes),
+                }),
+                None => inner,
+            })
+        });
+        let served = accounts.backend(&client, "slow", &open);
+        let served = served.unwrap_or_else(|why| panic!("{why}"));
+        thread::scope(|scope| {
+            scope.spawn(|| drop(served));
+            has_begun.recv().expect("it closes");
+            let again = scope.spawn(|| accounts.backend(&client, "slow", &open).map(drop));
+            // Time to come as far as the lock. Without it the test passes as well.
+            thread::sleep(Duration::from_millis(100));
+            go.send(()).expect("it waits");
+            assert_eq!(again.join().expect("no panic"), Ok(()));
+        });
     }
 }
