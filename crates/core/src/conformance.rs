@@ -97,6 +97,14 @@ impl Extent {
         bytes_per_run: 1 << 18,
         rounds: 8,
     };
+    /// Where a job takes milliseconds, whatever it does.
+    const BRIEF: Self = Self {
+        item_lengths: &[0, 65, 4097],
+        batches: &[1, 256],
+        depths: &[1, 7],
+        rounds: 2,
+        ..Self::WHOLE
+    };
     /// For items that cost as much as thousands of bytes, whatever their length.
     const COSTLY: Self = Self {
         item_lengths: &[0, 129],
@@ -112,10 +120,11 @@ impl Extent {
         ..Self::COSTLY
     };
 
-    fn of(workload: &dyn Workload) -> &'static Self {
+    fn of(workload: &dyn Workload, is_brief: bool) -> &'static Self {
         match workload.cost_bytes() {
             _ if cfg!(miri) => &Self::MIRI,
             BYTES_PER_JOB.. => &Self::COSTLY,
+            _ if is_brief => &Self::BRIEF,
             _ => &Self::WHOLE,
         }
     }
@@ -134,6 +143,7 @@ const RIGHT_BYTES_MAX: usize = 1 << 18;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Suite {
     allocations: Option<fn() -> u64>,
+    is_brief: bool,
 }
 
 /// [`Suite::check`] without further checks.
@@ -152,6 +162,17 @@ impl Suite {
     pub fn counting(self, allocations: fn() -> u64) -> Self {
         Self {
             allocations: Some(allocations),
+            ..self
+        }
+    }
+
+    /// Tries fewer lengths, batches and depths, about a thirteenth of the jobs: for a backend each job of which takes milliseconds, such as a
+    /// device's stand-in on an emulated CPU.
+    #[must_use]
+    pub fn brief(self) -> Self {
+        Self {
+            is_brief: true,
+            ..self
         }
     }
 
@@ -197,7 +218,7 @@ impl Suite {
             backend,
             spec,
             workload,
-            extent: Extent::of(workload),
+            extent: Extent::of(workload, self.is_brief),
             limits,
             operator,
             coverage,
