@@ -445,12 +445,15 @@ pub fn short_ns(ns: f64) -> String {
     }
 }
 
-/// The form of a metric's values, by the unit that its name ends with.
+/// The form of a metric's values, by the unit in its name. With `_per_` it is a rate, unless nanoseconds stand before.
 pub fn text_of(metric: &str) -> fn(f64) -> String {
-    let is_rate = metric.ends_with("_per_s");
+    let (of, is_rate) = match metric.split_once("_per_") {
+        Some((of, _)) => (of, true),
+        None => (metric, false),
+    };
     match () {
-        () if metric.contains("_ns") => short_ns,
-        () if metric.ends_with("_s") && !is_rate => |seconds| short_ns(seconds * 1e9),
+        () if of.contains("_ns") => short_ns,
+        () if of.ends_with("_s") && !is_rate => |seconds| short_ns(seconds * 1e9),
         () => short,
     }
 }
@@ -573,6 +576,15 @@ mod tests {
             assert_eq!(short(value), text);
         }
         assert_eq!(short_ns(1500.0), "1.5 us");
+        for (metric, text) in [
+            ("latency_ns_p99", "1.5 us"),
+            ("cpu_ns_per_message", "1.5 us"),
+            ("run_s", "1.50 k s"),
+            ("items_per_s", "1.50 k"),
+            ("bogo_ops_per_cpu_s", "1.50 k"),
+        ] {
+            assert_eq!(text_of(metric)(1500.0), text, "{metric}");
+        }
     }
 
     #[test]

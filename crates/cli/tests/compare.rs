@@ -227,7 +227,7 @@ fn a_platform_of_papers_is_a_side_and_marked() {
         "--out",
         name(&path),
     ];
-    let words = [&words[..], &["--seconds", "5ms", "--repeat", "6"]].concat();
+    let words = [&words[..], &["--seconds", "5ms", "--repeat", "7"]].concat();
     let ran = dpb(&words);
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let words = ["compare", "--published", "bluefield-3", name(&path)];
@@ -261,13 +261,16 @@ fn a_platform_of_papers_is_a_side_and_marked() {
         let ratio = row["ratio"].as_f64().expect("a ratio");
         let median = |side: &str| row[side]["median"].as_f64().expect("a median");
         assert!(
-            (ratio / (median("b") / median("a")) - 1.0).abs() < 0.5,
+            (ratio / (median("b") / median("a")) - 1.0).abs() < 1e-9,
             "{row}"
         );
         let notes = row["notes"].to_string();
         assert!(notes.contains("across evidence: A is published"), "{notes}");
         assert!(row["ratio_low"].is_null(), "one number has no interval");
     }
+    let gate = ["--fail-on", "worse:5%"];
+    let gated = dpb(&[&words[..], &flags, &gate].concat());
+    assert_eq!(gated.status.code(), Some(2), "nothing to judge");
     let unknown = dpb(&["compare", "--published", "bluefield-9", name(&path)]);
     assert!(
         text(&unknown.stderr).contains("octeon-tx2"),

@@ -148,7 +148,9 @@ fn a_plug_ins_record_is_replayed() {
     let last = records(at, "out").pop().expect("four");
     let words = ["replay", "out/records.jsonl", "--id", &last.id];
     let shown = printed(at, "data", &[&words[..], &["--show"]].concat());
-    let (_, boxed) = shown.split_once("with BOX: ").expect("a box");
+    let (line, boxed) = shown.split_once("with BOX: ").expect("a box");
+    let seed = format!(" --seed {}\n", last.provenance.seed);
+    assert!(line.ends_with(&seed), "{line}");
     fs::write(at.join("shown.json"), boxed).expect("written");
     printed(
         at,

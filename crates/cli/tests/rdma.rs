@@ -27,7 +27,7 @@ fn a_device_that_is_not_there_is_not_available() {
 #[test]
 fn what_makes_no_sense_is_wrong_usage() {
     let rdma = |rest: &[&'static str]| [&["rdma"], rest, &["--device", "no-such"]].concat();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["lat", "--verb", "read"], "--server"),
         (&["lat", "--verb", "read", "host", "--server"], "--server"),
         (&["lat", "host"], "--verb"),
@@ -36,6 +36,19 @@ fn what_makes_no_sense_is_wrong_usage() {
             "one request in flight",
         ),
         (&["bw", "--verb", "send", "host", "--chain", "200"], "chain"),
+        (
+            &[
+                "bw",
+                "--verb",
+                "read",
+                "host",
+                "--iterations",
+                "1000000",
+                "--repeat",
+                "200",
+            ],
+            "200000000 messages",
+        ),
         (
             &["bw", "--verb", "send", "host", "--size", "64,2"],
             "sizes ascend",

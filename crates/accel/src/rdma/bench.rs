@@ -99,8 +99,8 @@ pub const PORT: u16 = 18515;
 pub const ITERATIONS_MIN: u32 = 5;
 /// The size from which on perftest signals each request.
 const LARGE_BYTES: u32 = 8192;
-/// Messages of a size over all queue pairs: a gigabyte of times.
-const STAMPS_MAX: u64 = 1 << 27;
+/// Most messages of a size over all queue pairs, of each of which the time is kept: a gigabyte of times.
+pub const STAMPS_MAX: u64 = 1 << 27;
 /// Requests in flight over all queue pairs.
 const REQUESTS_MAX: u64 = 1 << 20;
 /// Bytes of one message on each queue pair together.

@@ -63,8 +63,8 @@ pub struct Args {
     /// Compare although other work took time from a side while it was measured
     #[arg(long)]
     despite_interference: bool,
-    /// A plug-in's folder, or a folder with plug-ins, whose metrics its manifest declares; those that have run on this machine are found
-    /// without it
+    /// A plug-in's folder, or a folder with plug-ins, whose metrics its manifest declares; those that the data folder
+    /// (`DPB_DATA_DIR`) knows, because they have run with it, are found without the flag
     #[arg(long, value_name = "FOLDER")]
     plugins: Vec<PathBuf>,
     /// Compare records of one machine although its governor, kernel, CPU level or number of CPUs differs; such rows are marked

@@ -40,7 +40,7 @@ enum What {
     Parameters,
     /// Backends: where operators run
     Backends,
-    /// Tasks: what can be measured, with parameters and metrics; --format json has the meaning, the default and the bounds of each
+    /// Tasks: what can be measured, with parameters and metrics; --format json has the meaning and the default of each, and the largest value of whole numbers
     Tasks,
     /// Boxes that dpb ships
     Boxes,

@@ -162,8 +162,7 @@ enum VerbName {
 /// Whether a command line fits together.
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
     let args: Args = flags(matches)?;
-    args.plan("")
-        .and_then(|plan| plan.check().map_err(Failure::usage))
+    args.whole_plan("").map(drop)
 }
 
 /// The host's name in records is the peer's.
@@ -204,8 +203,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(device) => device.clone(),
         None => bench::first_device().map_err(failure)?,
     };
-    let plan = args.plan(&device)?;
-    plan.check().map_err(Failure::usage)?;
+    let plan = args.whole_plan(&device)?;
     let evidence = Evidence::of_device(bench::software(&device).map_err(failure)?);
     let store = match &args.out {
         Some(path) => Some(output::open_records(path, Durability::Machine)?),
@@ -335,6 +333,27 @@ fn failure(failure: bench::MeasurementFailure) -> Failure {
 }
 
 impl Args {
+    /// The plan, if it can be carried out and its samples fit into memory: those of all runs and sizes are kept to the end.
+    fn whole_plan(&self, device: &str) -> Result<MeasurementPlan, Failure> {
+        let plan = self.plan(device)?;
+        plan.check().map_err(Failure::usage)?;
+        let counts = [
+            u64::from(plan.iterations),
+            u64::from(plan.queue_pairs),
+            plan.sizes.len() as u64,
+        ];
+        let all = counts
+            .iter()
+            .fold(self.repeat, |all, &count| all.saturating_mul(count));
+        match all <= bench::STAMPS_MAX {
+            true => Ok(plan),
+            false => Err(Failure::usage(format!(
+                "{all} messages of all runs, sizes and queue pairs: the time of each is kept, of {} at most",
+                bench::STAMPS_MAX
+            ))),
+        }
+    }
+
     fn plan(&self, device: &str) -> Result<MeasurementPlan, Failure> {
         let (method, usual_size) = match self.method {
             MethodName::Lat => (Method::Latency, 2),

@@ -47,7 +47,8 @@ pub struct Args {
     /// Append the new records to this file, in a folder that is there
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// A plug-in's folder, or a folder with plug-ins, for the record of one; those that have run on this machine are found without it
+    /// A plug-in's folder, or a folder with plug-ins, for the record of one; those that the data folder (`DPB_DATA_DIR`)
+    /// knows, because they have run with it, are found without the flag
     #[arg(long, value_name = "FOLDER")]
     plugins: Vec<PathBuf>,
     /// Flags of the test, instead of those that its command line had
@@ -80,7 +81,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(plugin) => {
             let test = of_plugin::test(&record, &plugin, &args.instead)?;
             if args.show {
-                return output::print(&of_plugin::shown(&test, &plugin));
+                return output::print(&of_plugin::shown(&test, &record, &plugin));
             }
             of_plugin::again(&test, &record, &plugin, data_dir)?
         }

@@ -26,8 +26,8 @@ pub struct Args {
     /// The page to write; a page that is there is replaced
     #[arg(long, default_value = "report.html")]
     out: PathBuf,
-    /// A plug-in's folder, or a folder with plug-ins, whose records are drawn as its manifest says; those that have run on this
-    /// machine are found without it
+    /// A plug-in's folder, or a folder with plug-ins, whose records are drawn as its manifest says; those that the data folder
+    /// (`DPB_DATA_DIR`) knows, because they have run with it, are found without the flag
     #[arg(long, value_name = "FOLDER")]
     plugins: Vec<PathBuf>,
     /// Draw in the terminal instead, with bars of text

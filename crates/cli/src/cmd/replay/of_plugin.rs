@@ -72,7 +72,7 @@ fn repeats(record: &Record) -> Option<u64> {
 }
 
 /// The box that has the test alone, and how it is run.
-pub(super) fn shown(test: &Test, plugin: &Plugin) -> String {
+pub(super) fn shown(test: &Test, record: &Record, plugin: &Plugin) -> String {
     let parameters = test.parameters.iter();
     let parameters =
         parameters.map(|(parameter, text)| (parameter.name.clone(), parameter.kind.value(text)));
@@ -81,8 +81,9 @@ pub(super) fn shown(test: &Test, plugin: &Plugin) -> String {
         task["repeats"] = repeats.into();
     }
     format!(
-        "dpb run BOX --plugins {}\nwith BOX: {}\n",
+        "dpb run BOX --plugins {} --seed {}\nwith BOX: {}\n",
         plugin.folder().display(),
+        record.provenance.seed,
         json!({ "tasks": [task] })
     )
 }
