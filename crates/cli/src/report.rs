@@ -25,7 +25,7 @@ use dpb_core::measure::{Outcome, Record};
 
 use crate::output::Table;
 use crate::shown::ShownTasks;
-use crate::task::Shown;
+use crate::task::ShownTask;
 use chart::Chart;
 use contest::Contest;
 use heat::Map;
@@ -100,11 +100,11 @@ impl<'a> Found<'a> {
         self.maps.iter().filter(move |map| map.task == task)
     }
 
-    fn charts(&self, task: Shown) -> Vec<Chart> {
+    fn charts(&self, task: ShownTask) -> Vec<Chart> {
         select::charts(task, self.records, &self.figures, &self.origins)
     }
 
-    fn distributions(&self, task: Shown) -> Vec<Chart> {
+    fn distributions(&self, task: ShownTask) -> Vec<Chart> {
         cdf::charts(task, &of_task(self.records, task.name), &self.origins)
     }
 }
@@ -259,7 +259,7 @@ fn overview(records: &[Record]) -> String {
 }
 
 /// A task's records as rows: the parameters that differ, and the metrics that are `wanted`, or all of the task's.
-pub fn text_table(task: Option<Shown>, records: &[&Record], wanted: &[&String]) -> Table {
+pub fn text_table(task: Option<ShownTask>, records: &[&Record], wanted: &[&String]) -> Table {
     page::text_table(task, records, wanted)
 }
 

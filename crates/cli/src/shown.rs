@@ -7,14 +7,14 @@ use dpb_core::measure::import::{self, Program};
 
 use crate::exit::Failure;
 use crate::plugin::Plugins;
-use crate::task::{Metric, Shown, Tasks};
+use crate::task::{Metric, ShownTask, Tasks};
 
 /// The tasks that records can be shown by.
 #[derive(Clone, Debug)]
 pub struct ShownTasks {
     /// The program's own.
     pub own: Tasks,
-    plugins: Vec<Shown>,
+    plugins: Vec<ShownTask>,
 }
 
 impl ShownTasks {
@@ -33,12 +33,12 @@ impl ShownTasks {
     }
 
     /// The task of this name.
-    pub fn find(&self, name: &str) -> Option<Shown> {
+    pub fn find(&self, name: &str) -> Option<ShownTask> {
         self.iter().find(|shown| shown.name == name)
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = Shown> {
+    pub fn iter(&self) -> impl Iterator<Item = ShownTask> {
         let own = self.own.iter().map(|task| task.shown());
         own.chain(self.plugins.iter().copied())
     }

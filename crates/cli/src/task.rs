@@ -91,7 +91,7 @@ pub enum EndPass {
 
 /// A task as far as its records are shown: one of the program's own, or a plug-in.
 #[derive(Clone, Copy)]
-pub struct Shown {
+pub struct ShownTask {
     /// The task of the records.
     pub name: &'static str,
     /// How they are shown.
@@ -241,8 +241,8 @@ impl Task {
     }
 
     /// The task as its records are shown.
-    pub fn shown(&'static self) -> Shown {
-        Shown {
+    pub fn shown(&'static self) -> ShownTask {
+        ShownTask {
             name: self.name,
             view: &self.view,
         }
@@ -272,9 +272,9 @@ impl Cost {
     }
 }
 
-impl fmt::Debug for Shown {
+impl fmt::Debug for ShownTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Shown").field(&self.name).finish()
+        f.debug_tuple("ShownTask").field(&self.name).finish()
     }
 }
 

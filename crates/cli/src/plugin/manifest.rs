@@ -31,7 +31,7 @@ use serde::Deserialize;
 use super::{Plugin, TIME_LIMIT};
 use crate::args;
 use crate::output;
-use crate::task::{self, Base, Cost, Kind, Parameter, Place, Range, Shown, Sweep, View};
+use crate::task::{self, Base, Cost, Kind, Parameter, Place, Range, ShownTask, Sweep, View};
 
 /// A figure that a plug-in measures.
 #[derive(Clone, Debug, Deserialize)]
@@ -157,7 +157,7 @@ impl Plugin {
 
     /// The plug-in as its records are shown. Reports are drawn with what lives as long as the program, as its own tasks do, so each call
     /// takes memory that is never given back: once for each plug-in of a process.
-    pub fn shown(&self) -> Shown {
+    pub fn shown(&self) -> ShownTask {
         let sweep = |name: &String| {
             let parameter = self.parameters.iter().find(|p| p.name == *name);
             Sweep {
@@ -193,7 +193,7 @@ impl Plugin {
             metrics: self.metrics.iter().map(metric).collect::<Vec<_>>().leak(),
             base,
         };
-        Shown {
+        ShownTask {
             name: kept(&self.name),
             view: Box::leak(Box::new(view)),
         }

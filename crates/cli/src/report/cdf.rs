@@ -9,7 +9,7 @@ use super::origin::Origins;
 use super::select::{is_unstable, unsure};
 use super::vary::{determines, distinct, number_of, text_of};
 use crate::output::short_ns;
-use crate::task::{Shown, Sweep};
+use crate::task::{ShownTask, Sweep};
 
 /// More curves than these are several charts.
 const CURVES_MAX: usize = 8;
@@ -30,7 +30,7 @@ const TICKS: [(f64, &str); 6] = [
 const MARKED: std::ops::RangeInclusive<usize> = 0..=3;
 
 /// The charts of a task whose records have histograms.
-pub(super) fn charts(task: Shown, records: &[&Record], origins: &Origins<'_>) -> Vec<Chart> {
+pub(super) fn charts(task: ShownTask, records: &[&Record], origins: &Origins<'_>) -> Vec<Chart> {
     let with: Vec<&Record> = records
         .iter()
         .copied()
@@ -65,7 +65,7 @@ fn histogram(record: &Record) -> Option<Latencies> {
 }
 
 /// The sweeps that differ between records and do not follow from others.
-fn varying(task: Shown, records: &[&Record]) -> Vec<Sweep<'static>> {
+fn varying(task: ShownTask, records: &[&Record]) -> Vec<Sweep<'static>> {
     let mut kept: Vec<Sweep<'static>> = Vec::new();
     for sweep in task.view.sweeps {
         let follows = kept
@@ -79,7 +79,7 @@ fn varying(task: Shown, records: &[&Record]) -> Vec<Sweep<'static>> {
 }
 
 /// Cut by the sweep with the fewest values until each chart has few curves; what then is still long is cut by number.
-fn facets<'a>(task: Shown, records: Vec<&'a Record>) -> Vec<Vec<&'a Record>> {
+fn facets<'a>(task: ShownTask, records: Vec<&'a Record>) -> Vec<Vec<&'a Record>> {
     let fewest = varying(task, &records);
     let fewest = fewest
         .iter()
@@ -96,7 +96,7 @@ fn facets<'a>(task: Shown, records: Vec<&'a Record>) -> Vec<Vec<&'a Record>> {
     parts.flat_map(|part| facets(task, part)).collect()
 }
 
-fn chart(task: Shown, records: &[&Record], origins: &Origins<'_>) -> Chart {
+fn chart(task: ShownTask, records: &[&Record], origins: &Origins<'_>) -> Chart {
     let swept = varying(task, records);
     let runs = origins.names(records);
     let named = |record: &Record| {
@@ -148,7 +148,7 @@ fn chart(task: Shown, records: &[&Record], origins: &Origins<'_>) -> Chart {
 }
 
 /// What all curves share.
-fn held(task: Shown, records: &[&Record], swept: &[Sweep<'_>]) -> String {
+fn held(task: ShownTask, records: &[&Record], swept: &[Sweep<'_>]) -> String {
     let others = task.view.sweeps.iter().filter(|sweep| {
         swept.iter().all(|own| own.name != sweep.name) && distinct(records, sweep.name).len() == 1
     });

@@ -10,7 +10,7 @@ use super::origin::{Machines, Origin};
 use super::vary::{determines, distinct, number_of, text_of as text};
 use crate::shown::ShownTasks;
 use crate::spec;
-use crate::task::{Metric, Shown, Sweep};
+use crate::task::{Metric, ShownTask, Sweep};
 
 /// What the sides of a contest differ in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) enum Among {
 
 /// One test, measured in several ways.
 pub(super) struct Contest<'a> {
-    pub(super) task: Shown,
+    pub(super) task: ShownTask,
     pub(super) metric: &'static Metric,
     /// What is done, in words: the operator, the pattern, the direction.
     pub(super) work: String,
@@ -168,7 +168,7 @@ impl Gain {
 }
 
 /// What a test is judged by: of an open loop the time of its jobs, as its rate was given.
-fn main_metric(task: Shown, record: &Record) -> Option<&'static Metric> {
+fn main_metric(task: ShownTask, record: &Record) -> Option<&'static Metric> {
     let is_open = text(record, "mode") == "open";
     let mut metrics = task
         .view
@@ -180,7 +180,7 @@ fn main_metric(task: Shown, record: &Record) -> Option<&'static Metric> {
 
 /// The records of each test, with what it is judged by.
 fn groups<'a>(
-    task: Shown,
+    task: ShownTask,
     records: &[&'a Record],
     among: Among,
 ) -> Vec<(&'static Metric, Vec<&'a Record>)> {
@@ -217,7 +217,7 @@ fn groups<'a>(
 }
 
 /// Whether sides that differ in this parameter do different work.
-fn is_of_test(task: Shown, name: &str) -> bool {
+fn is_of_test(task: ShownTask, name: &str) -> bool {
     task.view.base.is_none_or(|base| !base.own.contains(&name))
 }
 
@@ -290,7 +290,7 @@ fn varies(varying: &BTreeSet<(String, String)>, record: &Record, name: &str) -> 
 
 /// What is done, in words.
 fn work(
-    task: Shown,
+    task: ShownTask,
     record: &Record,
     differing: &BTreeSet<(String, String)>,
     among: Among,
@@ -320,7 +320,7 @@ fn work(
 }
 
 /// The sweeps of a task's records, by operator; what follows from another sweep, as the batch from the size, is none.
-fn sweeps(task: Shown, records: &[&Record]) -> BTreeMap<String, Vec<Sweep<'static>>> {
+fn sweeps(task: ShownTask, records: &[&Record]) -> BTreeMap<String, Vec<Sweep<'static>>> {
     let mut by_operator: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
     for record in records {
         by_operator

@@ -12,7 +12,7 @@ use super::origin::{Origin, Origins};
 use super::published::works;
 use crate::output::{Column, Table, evidence, text_of, verdict};
 use crate::spec;
-use crate::task::{Base, Shown};
+use crate::task::{Base, ShownTask};
 
 /// Everything before the content.
 pub(super) const HEAD: &str = concat!(
@@ -163,7 +163,7 @@ pub(super) fn provenance(records: &[Record], origins: &Origins<'_>) -> String {
 }
 
 /// The parameters that differ between records, and those that are the same in all, both in the task's order.
-fn named<'a>(task: Option<Shown>, records: &[&'a Record]) -> (Vec<&'a str>, Vec<&'a str>) {
+fn named<'a>(task: Option<ShownTask>, records: &[&'a Record]) -> (Vec<&'a str>, Vec<&'a str>) {
     let lead = task.map_or(&[] as &[&str], |task| task.view.lead);
     let given: BTreeSet<&str> = records
         .iter()
@@ -184,7 +184,11 @@ fn named<'a>(task: Option<Shown>, records: &[&'a Record]) -> (Vec<&'a str>, Vec<
 }
 
 /// Records as rows of text; `wanted` are the metrics, empty for all of the task's. An operator's own parameters share a column.
-pub(super) fn text_table(task: Option<Shown>, records: &[&Record], wanted: &[&String]) -> Table {
+pub(super) fn text_table(
+    task: Option<ShownTask>,
+    records: &[&Record],
+    wanted: &[&String],
+) -> Table {
     let (differing, _) = named(task, records);
     let (own, names): (Vec<&str>, Vec<&str>) = differing
         .into_iter()
@@ -238,7 +242,7 @@ const OWN_COLUMNS_MAX: usize = 2;
 
 /// What a table's rows have in common.
 struct Columns<'a> {
-    task: Option<Shown>,
+    task: Option<ShownTask>,
     names: Vec<&'a str>,
     /// An operator's own parameters that share a column.
     own: Vec<&'a str>,
@@ -247,7 +251,7 @@ struct Columns<'a> {
 }
 
 /// One row a record.
-pub(super) fn table(task: Option<Shown>, records: &[&Record], origins: &Origins<'_>) -> String {
+pub(super) fn table(task: Option<ShownTask>, records: &[&Record], origins: &Origins<'_>) -> String {
     let (names, same) = named(task, records);
     let names: Vec<&str> = names.into_iter().filter(|name| *name != "input").collect();
     let are_many = names.iter().filter(|name| spec::is_own(name)).count() > OWN_COLUMNS_MAX;
@@ -416,7 +420,7 @@ fn own_values(record: &Record, names: &[&str]) -> String {
 }
 
 /// The summaries that a row shows.
-fn columns(task: Option<Shown>, records: &[&Record]) -> Vec<String> {
+fn columns(task: Option<ShownTask>, records: &[&Record]) -> Vec<String> {
     let all = records.iter().flat_map(|record| record.summary.keys());
     let all: BTreeSet<&String> = all.collect();
     let Some(task) = task else {
@@ -441,7 +445,7 @@ struct Bases<'a> {
 }
 
 impl<'a> Bases<'a> {
-    fn of(task: Option<Shown>, records: &[&'a Record]) -> Option<Self> {
+    fn of(task: Option<ShownTask>, records: &[&'a Record]) -> Option<Self> {
         let Base {
             side,
             base,
@@ -519,7 +523,7 @@ fn parameter(value: &Value) -> String {
 }
 
 /// A parameter's value, as the axis of the task shows it that has the parameter.
-fn swept(task: Option<Shown>, name: &str, value: &Value) -> String {
+fn swept(task: Option<ShownTask>, name: &str, value: &Value) -> String {
     let sweep = task.and_then(|task| task.view.sweeps.iter().find(|sweep| sweep.name == name));
     match (sweep, value) {
         (Some(sweep), Value::Int(value)) => (sweep.text)(*value as f64),

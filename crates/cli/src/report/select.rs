@@ -11,7 +11,7 @@ use super::vary::{as_number, determines, distinct, number_of, text_of};
 use crate::output::number;
 use crate::shown::ShownTasks;
 use crate::spec;
-use crate::task::{Metric, Shown, Sweep};
+use crate::task::{Metric, ShownTask, Sweep};
 
 /// Parameters that are a number of workers.
 const THREADS: [&str; 3] = ["threads", "jobs", "connections"];
@@ -20,7 +20,7 @@ const SIZES: [&str; 2] = ["size", "block"];
 
 /// A view of some records.
 struct Charted<'a> {
-    task: Shown,
+    task: ShownTask,
     sweeps: Vec<Sweep<'a>>,
     fixed: Vec<&'a str>,
 }
@@ -37,7 +37,7 @@ pub(super) fn published_for(records: &[Record], known: &ShownTasks) -> Vec<Recor
 
 /// All charts of one task.
 pub(super) fn charts(
-    task: Shown,
+    task: ShownTask,
     records: &[Record],
     figures: &[Record],
     origins: &Origins<'_>,
@@ -66,7 +66,7 @@ pub(super) fn charts(
 
 impl<'a> Charted<'a> {
     /// The operators' own parameters beside the task's: numbers sweep, all others are held fixed.
-    fn new(task: Shown, records: &'a [Record]) -> Self {
+    fn new(task: ShownTask, records: &'a [Record]) -> Self {
         let mut own: BTreeMap<&str, bool> = BTreeMap::new();
         for (name, value) in records.iter().flat_map(spec::own) {
             *own.entry(name).or_insert(true) &= as_number(value).is_some();

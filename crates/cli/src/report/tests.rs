@@ -4,7 +4,7 @@ use dpb_core::measure::{Evidence, Outcome};
 
 use super::origin::Origins;
 use super::*;
-use crate::task::Shown;
+use crate::task::ShownTask;
 
 fn pushdown(scheme: &str, threads: u64, selectivity: f64, rates: &[f64]) -> Record {
     let mut record = Record::new("pushdown", Evidence::of_this_cpu(), 1)
@@ -60,7 +60,7 @@ fn known() -> ShownTasks {
     crate::TASKS.into()
 }
 
-fn task(name: &str) -> Shown {
+fn task(name: &str) -> ShownTask {
     known().find(name).expect("a task")
 }
 
