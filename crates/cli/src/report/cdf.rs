@@ -79,7 +79,7 @@ fn varying(task: ShownTask, records: &[&Record]) -> Vec<Sweep<'static>> {
 }
 
 /// Cut by the sweep with the fewest values until each chart has few curves; what then is still long is cut by number.
-fn facets<'a>(task: ShownTask, records: Vec<&'a Record>) -> Vec<Vec<&'a Record>> {
+fn facets(task: ShownTask, records: Vec<&Record>) -> Vec<Vec<&Record>> {
     let fewest = varying(task, &records);
     let fewest = fewest
         .iter()
