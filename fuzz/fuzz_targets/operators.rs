@@ -303,7 +303,7 @@ fn ask_agent(bytes: &[u8], is_patched: bool) {
     });
     let heard = heard.lock().expect("no panic");
     for message in split(&heard) {
-        let of_agent = [2, 4, 6, 8, 10, 14, 16, 18, 19, 21, 23, 25, 26].contains(&message[0]);
+        let of_agent = [2, 4, 6, 8, 10, 14, 16, 18, 19, 21, 23, 25, 26, 27].contains(&message[0]);
         assert!(
             of_agent && message[1..4] == [0; 3],
             "{:?}",

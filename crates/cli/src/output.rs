@@ -320,9 +320,11 @@ impl Progress {
 
     /// Says how far the work is, and what it does now.
     pub fn set(&self, done: u64, what: &str) {
+        // Asked before the lock is taken: whoever draws has the bar locked, and takes this lock then.
+        let elapsed = self.bar.elapsed();
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         if done > steps.done {
-            (steps.done, steps.took) = (done, self.bar.elapsed());
+            (steps.done, steps.took) = (done, elapsed);
         }
         drop(steps);
         self.bar.set_message(what.to_owned());

@@ -265,10 +265,8 @@ impl Metric {
 impl Cost {
     /// The time that `runs` runs of each test take.
     pub fn time(&self, runs: u64) -> Duration {
-        self.once
-            + self
-                .each_run
-                .saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX))
+        let runs = u32::try_from(runs).unwrap_or(u32::MAX);
+        self.once.saturating_add(self.each_run.saturating_mul(runs))
     }
 }
 

@@ -67,7 +67,8 @@
 //! first.
 //!
 //! **A question that takes long**, such as a backend that is slow to open or a change that a table is compiled anew for, ends no connection: the agent
-//! says every few seconds that it works (a twelfth of its own [patience](OperatorsService::with_patience)), and the client waits as long as it does.
+//! says every few seconds that it works (a twelfth of its own [patience](OperatorsService::with_patience)), and the client waits as
+//! long as it does, but no longer than ten times its own patience.
 //!
 //! **An agent that is gone** is noticed by the socket, or by its silence: a queue whose jobs bring no byte for the
 //! [patience](Remote::with_patience), which grows with the cost of the jobs in flight, is over. Its jobs end with

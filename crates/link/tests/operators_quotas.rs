@@ -164,12 +164,14 @@ fn a_backend_that_is_slow_to_open_keeps_nobody_else_waiting() {
         let (says, said) = mpsc::channel();
         for from in ["127.0.0.1", "127.0.0.2"] {
             let says = says.clone();
-            scope.spawn(move || says.send(open_from(from, address, "quick").map(drop)));
+            scope.spawn(move || says.send(open_from(from, address, "quick")));
         }
+        // Kept to the end: a backend that nobody has is closed, and opened anew.
         let others = [(); 2].map(|()| said.recv_timeout(SOON));
         // Before anything is checked, or the scope would wait for what nobody ends.
         go.send(()).expect("it waits");
-        assert_eq!(others, [const { Ok(Ok(())) }; 2]);
+        let are_open = others.iter().all(|other| matches!(other, Ok(Ok(_))));
+        assert!(are_open, "the others wait too");
         let slow = slow.map(|slow| slow.join().expect("no panic"));
         assert!(slow.iter().all(Result::is_ok));
         assert_eq!(opens.load(Ordering::Relaxed), 2, "each was opened once");

@@ -244,7 +244,15 @@ fn cost(matches: &ArgMatches) -> Cost {
     let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
     };
-    let rows = ROWS * args.sf.max(0.001);
+    // What no scale factor is, `tpch` refuses.
+    let Ok(missing) = tpch::bytes_to_make(
+        &args.data_dir.clone().unwrap_or_else(tpch::default_data_dir),
+        args.sf,
+        &[TABLE],
+    ) else {
+        return Cost::default();
+    };
+    let rows = ROWS * args.sf;
     let (mut each_run, mut once) = (Duration::ZERO, Duration::ZERO);
     for scheme in schemes(&args.schemes).unwrap_or_default() {
         let rows_per_s = match scheme {
@@ -256,14 +264,12 @@ fn cost(matches: &ArgMatches) -> Cost {
         once += START + Duration::from_secs_f64(rows / rows_per_s);
     }
     let tests = (args.selectivity.0.len() * threads(&args).len()) as u32;
-    let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
-    let missing = tpch::bytes_to_make(&data_dir, args.sf, &[TABLE]).unwrap_or(0);
     if missing > 0 {
         once += Duration::from_secs_f64(8.0 * args.sf);
     }
     Cost {
-        once: once * tests,
-        each_run: each_run * tests,
+        once: once.saturating_mul(tests),
+        each_run: each_run.saturating_mul(tests),
         memory_bytes: args.cache.min((rows * 100.0) as u64) * 2,
         disk_bytes: missing,
     }

@@ -15,7 +15,7 @@ pub struct Quotas {
     /// Items of one job.
     pub items_max: usize,
     /// Bytes of a spec: the keys and tables of an operator. Also bytes of the changes to an operator's table that are noted and not committed;
-    /// a change beyond them is refused with [`ChangeError::Full`](dpb_core::ChangeError::Full).
+    /// those that a later one replaces count until the commit, and a change beyond them is refused with [`ChangeError::Full`](dpb_core::ChangeError::Full).
     pub spec_bytes_max: usize,
     /// What one client may have at once. A client is the address that connections come from, so all programs of a machine are one.
     pub a_client: Share,

@@ -103,6 +103,16 @@ pub(super) enum Until<'a> {
 }
 
 impl<'a> Talk<'a> {
+    /// The time by its clock, in nanoseconds.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// The time for which the peer may be silent where it must not be.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// A conversation over `wire`, in which a peer may be silent for `patience` by `clock` where it must not be.
     pub(super) fn new(
         wire: Box<dyn Wire + 'a>,

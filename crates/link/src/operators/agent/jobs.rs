@@ -57,11 +57,15 @@ pub(super) fn serve(
     let mut jobs = Jobs::new(talk, lane, shared)?;
     let ended = jobs.run(is_stopped);
     let Err(why) = ended else { return Ok(()) };
-    let is_mid_message = jobs.outbox.is_mid_message();
-    // Saying so may take a while, and the client may have others wait meanwhile: the queue, its rings and its seats are free by then.
-    let mut talk = jobs.into_talk();
+    let can_say = !jobs.outbox.is_mid_message();
     let refusal = Refusal::Fatal(why.to_string());
-    if !is_mid_message && talk.refuse(&refusal).is_ok() {
+    // A queue with jobs in flight is dropped when its backend has done them, perhaps never: the client is told before. Else saying so may take a
+    // while, and the client may have others wait meanwhile: the queue, its rings and its seats are free by then.
+    let is_stuck = jobs.lane.queue.in_flight() > 0;
+    let mut told = is_stuck && can_say && jobs.talk.refuse(&refusal).is_ok();
+    let mut talk = jobs.into_talk();
+    told = told || !is_stuck && can_say && talk.refuse(&refusal).is_ok();
+    if told {
         hang_up(&mut *talk.wire, FAREWELL);
     }
     Err(why.to_string())

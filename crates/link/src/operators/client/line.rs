@@ -1,6 +1,7 @@
 //! The connection on which an agent is asked.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use dpb_core::{Properties, Unsupported};
 
@@ -111,7 +112,10 @@ impl Line {
     }
 }
 
-/// One question and its answer, for which it waits as long as the agent says now and then that it works.
+/// The longest time for which an agent may say that it works on an answer: so many times the patience.
+const WORKS_PATIENCES_MAX: u32 = 10;
+
+/// One question and its answer, for which it waits as long as the agent says now and then that it works, up to [`WORKS_PATIENCES_MAX`].
 fn ask(talk: &mut Talk<'_>, tag: Tag, body: &[u8], answer: Tag) -> Result<Vec<u8>, Refusal> {
     let fatal = |why: Broken| Refusal::Fatal(why.to_string());
     // An agent that refuses may do so before it has read everything, so its reason is looked for first.
@@ -120,10 +124,17 @@ fn ask(talk: &mut Talk<'_>, tag: Tag, body: &[u8], answer: Tag) -> Result<Vec<u8
         _ if tag == answer || tag == Tag::Refused => SHORT_BYTES_MAX,
         _ => 0,
     };
+    let asked_ns = talk.now_ns();
     let answered = loop {
         match (&sent, talk.receive(bytes_max, Until::Patience)) {
             // Patience begins anew.
-            (_, Ok((Tag::Working, _))) => {}
+            (_, Ok((Tag::Working, _))) => {
+                let limit = talk.patience().saturating_mul(WORKS_PATIENCES_MAX);
+                if Duration::from_nanos(talk.now_ns().saturating_sub(asked_ns)) > limit {
+                    let why = format!("the agent has worked on an answer for {limit:?}");
+                    return Err(Refusal::Fatal(why));
+                }
+            }
             (_, Ok(answered)) => break answered,
             (Ok(()), Err(why)) => return Err(fatal(why)),
             (Err(why), Err(_)) => return Err(Refusal::Fatal(why.to_string())),
