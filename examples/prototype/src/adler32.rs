@@ -73,7 +73,7 @@ impl Adler32 {
         high << 16 | low
     }
 
-    /// The same, [`LANES`] bytes at a time.
+    /// The same, 32 bytes at a time.
     ///
     /// A byte counts once in the lower sum, and in the upper one as often as there are bytes from it to the end. With a sum for each lane, a
     /// block adds to the upper sum of a lane what the lower one was before it, [`LANES`] times.
