@@ -76,7 +76,7 @@ impl Adler32 {
     /// The same, 32 bytes at a time.
     ///
     /// A byte counts once in the lower sum, and in the upper one as often as there are bytes from it to the end. With a sum for each lane, a
-    /// block adds to the upper sum of a lane what the lower one was before it, [`LANES`] times.
+    /// block adds to the upper sum of a lane what the lower one was before it, 32 times.
     pub fn in_lanes(self, item: &[u8]) -> u32 {
         let (mut low, mut high) = (self.start & 0xffff, self.start >> 16);
         for part in item.chunks(BYTES_MAX / LANES * LANES) {
