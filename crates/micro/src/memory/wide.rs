@@ -18,6 +18,7 @@ pub(super) enum Width {
 }
 
 /// Made by [`Width::here`] alone.
+#[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proof(());
 
