@@ -343,6 +343,17 @@ fn wrong_usage_is_refused_before_anything_runs() {
         assert!(refused.stdout.is_empty());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{case:?}");
     }
+    // A box says where in the file.
+    let file = dir.path().join("box.json");
+    let wrong = r#"{ "tasks": [{ "task": "pushdown", "parameters": { "sf": 1e300 } }] }"#;
+    fs::write(&file, wrong).unwrap();
+    let refused = finish(&["run", "--dry-run", file.to_str().unwrap()]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("tasks[0]") && said.contains("scale factor"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -91,7 +91,7 @@ mod wire;
 /// The family's name.
 const REMOTE: &str = "remote";
 
-/// Whether `name` is that of a backend of yet another machine: one of the family `remote`, or of another that begins with `remote-`.
+/// True if `name` is that of a backend of yet another machine: one of the family `remote`, or of another that begins with `remote-`.
 pub fn is_remote(name: &str) -> bool {
     let family = name.split(['/', ':']).next().unwrap_or(name);
     let rest = family.strip_prefix(REMOTE);

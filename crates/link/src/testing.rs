@@ -257,7 +257,7 @@ pub struct Device {
     written: Arc<AtomicU64>,
     /// What the client's side refuses with, once it has the answer.
     pub refuses: Mutex<Option<String>>,
-    /// Whether a file tells of pieces, in rings that are made from now on.
+    /// True if a file tells of pieces, in rings that are made from now on.
     pub has_file: AtomicBool,
     this: Weak<Self>,
 }

@@ -125,7 +125,7 @@ pub struct OwnPath {
     pub name: &'static str,
     /// The needs of it, in words: "an Armv8-A CPU with SVE".
     pub needs: &'static str,
-    /// Whether this CPU has them, and this build. The answer never changes while a program runs.
+    /// True if this CPU has them, and this build. The answer never changes while a program runs.
     pub is_available: fn() -> bool,
 }
 

@@ -266,7 +266,7 @@ impl From<Refused> for MeasurementFailure {
 pub struct Waiting<'a> {
     /// The timer by which its patience is counted.
     pub timer: &'a dyn Timer,
-    /// Whether it shall end. It is asked before each size, and while the side waits for its peer over TCP.
+    /// True if it shall end. It is asked before each size, and while the side waits for its peer over TCP.
     pub stop: &'a (dyn Fn() -> bool + Sync),
     /// The longest time that a server waits for its client; `None` is without end.
     pub client_within: Option<Duration>,

@@ -219,12 +219,22 @@ pub struct Args {
     prepare: bool,
 }
 
-/// Whether the question is understood, and the schemes are known.
+/// Checks that the question is understood, that the schemes are known, and that the scale factor is one.
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
     let args: Args = flags(matches)?;
     let schema = tpch::schema(TABLE).expect("TPC-H has it");
     Asked::parse(&args, &schema)?;
-    schemes(&args.schemes).map(drop)
+    schemes(&args.schemes)?;
+    bytes_missing(&args).map(drop)
+}
+
+/// Bytes of this task's table that are not in the data folder.
+///
+/// # Errors
+/// A scale factor that is none.
+fn bytes_missing(args: &Args) -> Result<u64, Failure> {
+    let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
+    tpch::bytes_to_make(&data_dir, args.sf, &[TABLE]).map_err(data::failure)
 }
 
 /// The condition in a record is what came of the flags, not what was given.
@@ -244,12 +254,7 @@ fn cost(matches: &ArgMatches) -> Cost {
     let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
     };
-    // What no scale factor is, `tpch` refuses.
-    let Ok(missing) = tpch::bytes_to_make(
-        &args.data_dir.clone().unwrap_or_else(tpch::default_data_dir),
-        args.sf,
-        &[TABLE],
-    ) else {
+    let Ok(missing) = bytes_missing(&args) else {
         return Cost::default();
     };
     let rows = ROWS * args.sf;

@@ -85,7 +85,7 @@ const FILES: &str = "Output";
                   dpb rdma bw --verb read --size 2..8388608 --depth 128 --qps 4 10.0.0.1 --format perftest"
 )]
 pub struct Args {
-    /// Whether to measure latency or bandwidth
+    /// Measure latency or bandwidth
     #[arg(value_enum)]
     method: MethodName,
     /// The server's host
@@ -159,7 +159,7 @@ enum VerbName {
     Send,
 }
 
-/// Whether a command line fits together.
+/// Checks that a command line fits together.
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
     let args: Args = flags(matches)?;
     args.whole_plan("").map(drop)

@@ -43,7 +43,7 @@ pub struct Metric {
     pub meaning: String,
     /// Which of its values is the better one, where the name does not say it.
     pub better: Option<Better>,
-    /// Whether it has charts, beside its column in tables.
+    /// True if it has charts, beside its column in tables.
     #[serde(default = "yes")]
     pub chart: bool,
 }

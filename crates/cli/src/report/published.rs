@@ -138,7 +138,7 @@ pub fn in_items(number: &mut Record) {
     }
 }
 
-/// Whether a paper may have a number of the record's test: it is dpb's own, where it says so, and of a closed loop.
+/// True if a paper may have a number of the record's test: it is dpb's own, where it says so, and of a closed loop.
 pub fn may_have_numbers(record: &Record) -> bool {
     let is = |name: &str, value: &str| {
         let own = record.parameters.get(name);
@@ -147,7 +147,7 @@ pub fn may_have_numbers(record: &Record) -> bool {
     is("tool", "dpb") && is("mode", "closed")
 }
 
-/// Whether a published number is of the record's test, which has all parameters that the number has.
+/// True if a published number is of the record's test, which has all parameters that the number has.
 pub fn is_of(record: &Record, number: &Record) -> bool {
     let mut own = number
         .parameters

@@ -248,7 +248,7 @@ impl Kind {
         fitting.next().map(str::to_owned)
     }
 
-    /// Whether its values are numbers.
+    /// True if its values are numbers.
     pub fn takes_numbers(&self) -> bool {
         !matches!(
             self,

@@ -24,7 +24,7 @@ impl Quotas {
         Duration::from_secs(self.seconds)
     }
 
-    /// Whether a test of `runs` runs keeps the quotas.
+    /// True if a test of `runs` runs keeps the quotas.
     ///
     /// # Errors
     /// What it would take too much of.

@@ -44,12 +44,12 @@ impl Outgoing {
         self.writer.ring().piece_bytes
     }
 
-    /// Whether the receiver has room for a piece.
+    /// True if the receiver has room for a piece.
     pub(crate) fn has_room(&self) -> bool {
         self.free > 0
     }
 
-    /// Whether a piece can be written without waiting: the receiver has room, and so has the writer, which may not yet know of what has
+    /// True if a piece can be written without waiting: the receiver has room, and so has the writer, which may not yet know of what has
     /// arrived.
     pub(crate) fn has_place(&mut self) -> Result<bool, Broken> {
         Ok(self.has_room() && self.in_flight()? < self.writer.ring().pieces)
@@ -108,7 +108,7 @@ impl Incoming {
         self.left
     }
 
-    /// Whether there are bytes to take.
+    /// True if there are bytes to take.
     pub(crate) fn has_piece(&mut self) -> Result<bool, Broken> {
         if self.piece.is_some() {
             return Ok(true);
@@ -150,7 +150,7 @@ impl Incoming {
         (self.owed >= worth_telling).then(|| std::mem::take(&mut self.owed))
     }
 
-    /// Whether anything can still arrive.
+    /// True if anything can still arrive.
     pub(crate) fn check(&mut self) -> Result<(), Broken> {
         self.reader.check()
     }

@@ -36,7 +36,7 @@ impl Story {
         backend.prepare(&self.spec).expect("prepares")
     }
 
-    /// Whether `answer` is that of a version of `versions`.
+    /// True if `answer` is that of a version of `versions`.
     fn is_right(&self, answer: &[u8], versions: RangeInclusive<usize>) -> bool {
         self.answers[versions].iter().any(|right| right == answer)
     }

@@ -53,7 +53,7 @@ pub(super) fn beside(
     }
 }
 
-/// Whether a published number is of the platform that a command line names so.
+/// True if a published number is of the platform that a command line names so.
 fn is_of(platform: &str, number: &Record) -> bool {
     let name = number.parameters.get("platform").map(ToString::to_string);
     name.is_some_and(|name| word(&name) == platform)

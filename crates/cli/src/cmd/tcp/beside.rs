@@ -68,7 +68,7 @@ impl Elsewhere {
         }
     }
 
-    /// Whether the tool's server listens there.
+    /// True if the tool's server listens there.
     ///
     /// # Errors
     /// What to start there.

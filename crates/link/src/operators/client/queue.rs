@@ -64,7 +64,7 @@ pub(super) struct RemoteQueue {
     lost: Option<i32>,
     /// Readable when what this side waits for is there.
     file: OwnedFd,
-    /// Whether it also tells of room to send.
+    /// True if it also tells of room to send.
     waits_for_room: bool,
     /// The operator, which lives at the agent as long as it lives here.
     _operator: Arc<dyn Operator>,
@@ -188,7 +188,7 @@ impl RemoteQueue {
             .flush(&mut *self.wire, outgoing, &mut self.places)
     }
 
-    /// Receives what has come; whether that was anything.
+    /// Receives what has come. True if that was anything.
     fn receive(&mut self) -> Result<bool, Broken> {
         let mut progress = false;
         loop {
