@@ -1,6 +1,7 @@
 //! What the pushdown's end-to-end tests share: data made once, real agents, real runs.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
+pub mod boxes;
 pub mod schema;
 
 use std::fs::File;
