@@ -165,10 +165,16 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
 /// Reads the body of an error frame; its text may be printed as it is then.
 pub fn parse_refusal(body: &[u8]) -> LinkError {
     match body.split_first_chunk::<2>() {
-        Some((code, text)) => LinkError::Refused {
-            refusal: Refusal::of(u16::from_le_bytes(*code)),
-            text: printable(&String::from_utf8_lossy(text), REFUSAL_CHARS_MAX),
-        },
+        Some((code, text)) => {
+            let text = String::from_utf8_lossy(text);
+            // An error message without a word would tell a person nothing.
+            let text = match text.trim() {
+                "" => "the agent refused and did not say why".to_owned(),
+                _ => printable(&text, REFUSAL_CHARS_MAX),
+            };
+            let refusal = Refusal::of(u16::from_le_bytes(*code));
+            LinkError::Refused { refusal, text }
+        }
         None => LinkError::Torn,
     }
 }
@@ -193,6 +199,10 @@ mod tests {
             let error = parse_refusal(&refusal_bytes(refusal, "why"));
             assert_eq!(error.refusal(), Some(refusal));
             assert_eq!(error.to_string(), "why");
+        }
+        for silent in ["", " \n"] {
+            let error = parse_refusal(&refusal_bytes(Refusal::Busy, silent));
+            assert_eq!(error.to_string(), "the agent refused and did not say why");
         }
         let long = "ö".repeat(40_000);
         assert!(refusal_bytes(Refusal::Usage, &long).len() <= 64 << 10);
