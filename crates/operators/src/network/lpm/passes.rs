@@ -6,7 +6,7 @@
 //! up. The list is filled up to whole groups, so that its length, which is rarely the same, seldom changes the number of turns.
 //!
 //! Of the direct tables the coarse one pays where it decides for most addresses. From time to time a stretch asks it first, and
-//! says whether the next ones do.
+//! says whether the next ones do. A short burst asks the fine one alone: it waits for each table once, whatever the table's size.
 
 #![allow(unsafe_code)]
 
@@ -26,6 +26,8 @@ use crate::isa::Avx2;
 const STRETCH: usize = 256;
 /// Lists are filled up to multiples of this.
 const GROUP: usize = 4;
+/// Addresses from which on the coarse table may pay.
+const COARSE_MIN: usize = 128;
 /// Stretches for which one answer holds, whether the coarse table pays.
 const SAMPLE: u32 = 64;
 
@@ -149,8 +151,9 @@ impl Scratch {
         addresses: &[[u8; BYTES]],
         found: &mut [[u8; 4]],
     ) -> usize {
-        if self.until_sample > 0 && !self.coarse_pays {
-            self.until_sample -= 1;
+        let is_short = addresses.len() < COARSE_MIN;
+        if is_short || self.until_sample > 0 && !self.coarse_pays {
+            self.until_sample = self.until_sample.saturating_sub(1);
             return self.ask_all::<BYTES, FINE_BITS>(view, addresses, found);
         }
         let left = self.ask_all::<BYTES, COARSE_BITS>(view, addresses, found);
