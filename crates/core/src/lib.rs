@@ -33,6 +33,7 @@ pub mod lift;
 pub mod measure;
 pub mod memory;
 pub mod patience;
+pub mod prefetch;
 mod printable;
 pub mod properties;
 pub mod random;

@@ -48,17 +48,17 @@ token!(
 );
 
 token!(
-    /// x86-64 with AVX2.
+    /// x86-64 with AVX2, and with BMI1, BMI2, LZCNT and POPCNT, which came before it or with it.
     Avx2,
     "x86_64",
     is_x86_feature_detected,
-    ["avx2"],
-    "an x86-64 CPU with AVX2"
+    ["avx2", "bmi1", "bmi2", "lzcnt", "popcnt"],
+    "an x86-64 CPU with AVX2 and BMI2"
 );
 
 token!(
     /// x86-64 with AVX-512 (F, BW, VL), VPCLMULQDQ, four carry-less products of 64 bits at once, VPOPCNTDQ and GFNI, which came
-    /// with it; and POPCNT, which every such CPU has.
+    /// with it; and what [`Avx2`] stands for, which every such CPU has.
     Avx512,
     "x86_64",
     is_x86_feature_detected,
@@ -71,10 +71,21 @@ token!(
         "gfni",
         "pclmulqdq",
         "sse4.2",
+        "avx2",
+        "bmi1",
+        "bmi2",
+        "lzcnt",
         "popcnt"
     ],
     "an x86-64 CPU with AVX-512 F/BW/VL, VPOPCNTDQ, VPCLMULQDQ and GFNI"
 );
+
+impl Avx512 {
+    /// The proof for what a part of a kernel does with vectors of half the size.
+    pub fn avx2(self) -> Avx2 {
+        Avx2(())
+    }
+}
 
 token!(
     /// x86-64 with AVX-512 (F, BW, VL, VNNI) and BMI2: thirty-two products of 16-bit words, added in pairs.

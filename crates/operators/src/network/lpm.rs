@@ -6,12 +6,14 @@
 mod avx512;
 mod block;
 mod direct;
+mod ends;
 mod generator;
 mod hops;
 mod live;
 mod loaded;
 mod lookup;
 pub mod model;
+mod passes;
 mod pool;
 mod route;
 mod script;
@@ -81,6 +83,8 @@ pub struct Lpm<A> {
 codes! {
     enum Code {
         "x86_64": Avx512,
+        "x86_64": Avx2,
+        Tables,
         Portable,
     }
 }
@@ -89,6 +93,7 @@ codes! {
 /// runs.
 #[derive(Default)]
 pub struct LookupScratch {
+    passes: Box<passes::Scratch>,
     #[cfg(target_arch = "x86_64")]
     avx512: Box<avx512::Scratch>,
 }
@@ -214,7 +219,6 @@ impl<A: Address> Lpm<A> {
         routes
     }
 
-    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     fn lookup_batch_on(
         &self,
         code: Code,
@@ -236,23 +240,38 @@ impl<A: Address> Lpm<A> {
                     *hop = self.hops.hop(code).to_le_bytes();
                 }
             }
+            code => match A::BYTES {
+                4 => self.many_on::<4>(code, addresses.as_chunks().0, hops, scratch),
+                _ => self.many_on::<16>(code, addresses.as_chunks().0, hops, scratch),
+            },
+        }
+    }
+
+    /// Many lookups under way.
+    fn many_on<const BYTES: usize>(
+        &self,
+        code: Code,
+        addresses: &[[u8; BYTES]],
+        hops: &mut [[u8; 4]],
+        scratch: &mut LookupScratch,
+    ) {
+        let view = passes::View::of(&self.trie, &self.hops);
+        let passes = &mut *scratch.passes;
+        match code {
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) if addresses.len() >= avx512::pays_from(BYTES) => {
+                let view = avx512::View::of(&self.trie, &self.hops);
+                avx512::lookup_all(proof, view, addresses, hops, &mut scratch.avx512);
+            }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) => {
-                let view = avx512::View::of(&self.trie, &self.hops);
-                let scratch = &mut *scratch.avx512;
-                match A::BYTES {
-                    4 => {
-                        avx512::lookup_all::<4>(proof, view, addresses.as_chunks().0, hops, scratch)
-                    }
-                    _ => avx512::lookup_all::<16>(
-                        proof,
-                        view,
-                        addresses.as_chunks().0,
-                        hops,
-                        scratch,
-                    ),
-                }
+                passes::lookup_all_by_avx2(proof.avx2(), view, addresses, hops, passes);
             }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx2(proof) => {
+                passes::lookup_all_by_avx2(proof, view, addresses, hops, passes);
+            }
+            Code::Tables | Code::Portable => passes::lookup_all(view, addresses, hops, passes),
         }
     }
 

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use dpb_core::prefetch::prefetch;
+
 use super::FL_ORDER;
 use super::{Lanes, Packed};
 
@@ -16,21 +18,6 @@ pub(super) const ORDER_NIBBLES: u32 = {
     }
     nibbles
 };
-
-/// Asks for the cache line at `bytes[at]`, if it is there, ahead of its use.
-#[inline(always)]
-pub(in super::super) fn prefetch(bytes: &[u8], at: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if at < bytes.len() {
-        // SAFETY: the address lies in `bytes`; a prefetch reads nothing that the program sees, and SSE is part of x86-64.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().add(at).cast());
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, at);
-}
 
 /// Asks for the lines that hold the packed values of these positions.
 pub(super) fn ask(packed: Packed<'_>, positions: &[u16]) {

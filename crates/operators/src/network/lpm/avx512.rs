@@ -163,6 +163,15 @@ static HIGHEST: [u32; LANES] = {
     highest
 };
 
+/// Addresses of `bytes` bytes in a call from which on this is the faster way. With fewer, passes cost more than they hide: bursts of IPv4
+/// addresses, few of which go on behind the direct tables, are looked up by [`passes`](super::passes).
+pub(super) fn pays_from(bytes: usize) -> usize {
+    match bytes {
+        4 => STRETCH,
+        _ => 0,
+    }
+}
+
 /// The hop of each address of `BYTES` bytes, little endian.
 pub(super) fn lookup_all<const BYTES: usize>(
     _proof: Avx512,

@@ -13,6 +13,8 @@ pub(super) const NONE: u32 = 0;
 pub(super) struct Hops {
     /// By code.
     hops: Vec<u32>,
+    /// The first of them, as many as a byte can say, without a bound to check.
+    frequent: Box<[u32; 256]>,
     /// The number of routes that use each code.
     uses: Vec<u32>,
     codes: HashMap<u32, u32>,
@@ -31,6 +33,7 @@ impl Hops {
         by_count.sort_unstable_by_key(|(hop, count)| (Reverse(*count), *hop));
         let mut known = Self {
             hops: vec![NO_ROUTE],
+            frequent: Box::new([NO_ROUTE; 256]),
             uses: vec![0],
             codes: HashMap::with_capacity(by_count.len()),
             free: BinaryHeap::new(),
@@ -44,6 +47,11 @@ impl Hops {
     /// The hops by code.
     pub(super) fn by_code(&self) -> &[u32] {
         &self.hops
+    }
+
+    /// The hops of the codes below 256; where there is none, it means nothing.
+    pub(super) fn frequent(&self) -> &[u32; 256] {
+        &self.frequent
     }
 
     /// The hop of `code`.
@@ -83,6 +91,9 @@ impl Hops {
                 self.hops.len() as u32 - 1
             }
         };
+        if let Some(frequent) = self.frequent.get_mut(code as usize) {
+            *frequent = hop;
+        }
         self.codes.insert(hop, code);
         code
     }

@@ -78,7 +78,6 @@ impl Trie {
     }
 
     /// The tables by the first bits, the entries by the first 16, and the memory that those lead into.
-    #[cfg(target_arch = "x86_64")]
     pub(super) fn parts(&self) -> (&[u8; direct::BYTES], &[Entry; SLOTS], &[u8]) {
         (self.direct.tables(), &self.root, self.pool.bytes())
     }
