@@ -146,6 +146,21 @@ impl Refusal {
             _ => Self::Protocol,
         }
     }
+
+    /// The code in words, for a refusal that has none.
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Protocol => "it did not understand the conversation",
+            Self::Version => "it speaks another version",
+            Self::Token => "the token is wrong or missing",
+            Self::Usage => "what was asked for is wrong",
+            Self::Unavailable => "what was asked for is not there",
+            Self::Busy => "it has too many connections or requests",
+            Self::Damaged => "a file there is damaged",
+            Self::Internal => "it broke",
+            Self::Credentials => "encryption or certificate are not the expected ones",
+        }
+    }
 }
 
 /// The body of an error frame: the code, then the text, cut to the frame's bound.
@@ -168,11 +183,11 @@ pub fn parse_refusal(body: &[u8]) -> LinkError {
         Some((code, text)) => {
             let text = String::from_utf8_lossy(text);
             // An error message without a word would tell a person nothing.
+            let refusal = Refusal::of(u16::from_le_bytes(*code));
             let text = match text.trim() {
-                "" => "the agent refused and did not say why".to_owned(),
+                "" => format!("the agent refused: {}", refusal.meaning()),
                 _ => printable(&text, REFUSAL_CHARS_MAX),
             };
-            let refusal = Refusal::of(u16::from_le_bytes(*code));
             LinkError::Refused { refusal, text }
         }
         None => LinkError::Torn,
@@ -202,7 +217,10 @@ mod tests {
         }
         for silent in ["", " \n"] {
             let error = parse_refusal(&refusal_bytes(Refusal::Busy, silent));
-            assert_eq!(error.to_string(), "the agent refused and did not say why");
+            assert_eq!(
+                error.to_string(),
+                "the agent refused: it has too many connections or requests"
+            );
         }
         let long = "ö".repeat(40_000);
         assert!(refusal_bytes(Refusal::Usage, &long).len() <= 64 << 10);

@@ -53,7 +53,7 @@ token!(
     "x86_64",
     is_x86_feature_detected,
     ["avx2", "bmi1", "bmi2", "lzcnt", "popcnt"],
-    "an x86-64 CPU with AVX2 and BMI2"
+    "an x86-64 CPU with AVX2, BMI1, BMI2, LZCNT and POPCNT"
 );
 
 token!(
@@ -77,7 +77,7 @@ token!(
         "lzcnt",
         "popcnt"
     ],
-    "an x86-64 CPU with AVX-512 F/BW/VL, VPOPCNTDQ, VPCLMULQDQ and GFNI"
+    "an x86-64 CPU with AVX-512 F/BW/VL, VPOPCNTDQ, VPCLMULQDQ, GFNI, AVX2 and BMI2"
 );
 
 impl Avx512 {

@@ -231,7 +231,7 @@ macro_rules! found {
 #[cfg(target_arch = "x86_64")]
 fn cpu_features() -> Vec<String> {
     found!(is_x86_feature_detected:
-        "sse4.2", "pclmulqdq", "aes", "sha", "avx", "avx2", "bmi1", "bmi2", "popcnt", "avx512f", "avx512bw",
+        "sse4.2", "pclmulqdq", "aes", "sha", "avx", "avx2", "bmi1", "bmi2", "lzcnt", "popcnt", "avx512f", "avx512bw",
         "avx512dq", "avx512vl", "avx512vbmi", "avx512vbmi2", "avx512vpopcntdq", "avx512ifma", "vpclmulqdq", "vaes",
         "gfni",
     )

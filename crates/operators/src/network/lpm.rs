@@ -271,7 +271,8 @@ impl<A: Address> Lpm<A> {
             Code::Avx2(proof) => {
                 passes::lookup_all_by_avx2(proof, view, addresses, hops, passes);
             }
-            Code::Tables | Code::Portable => passes::lookup_all(view, addresses, hops, passes),
+            Code::Tables => passes::lookup_all(view, addresses, hops, passes),
+            Code::Portable => unreachable!("one after the other, above"),
         }
     }
 

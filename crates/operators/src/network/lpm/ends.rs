@@ -5,6 +5,8 @@
 use std::arch::x86_64::*;
 
 use super::block::{KIND_BITS, KINDS};
+#[cfg(target_arch = "x86_64")]
+use crate::isa::Avx2;
 
 /// Bytes that a comparison reads: a part's ends lie in one such piece of a line.
 const WINDOW: usize = 32;
@@ -26,11 +28,6 @@ pub(super) trait Ends: Copy {
 /// The instructions that every CPU of the architecture has.
 #[derive(Clone, Copy)]
 pub(super) struct Baseline;
-
-/// AVX2's: used by code alone that is compiled for it.
-#[cfg(target_arch = "x86_64")]
-#[derive(Clone, Copy)]
-pub(super) struct Wide;
 
 impl Ends for Baseline {
     #[cfg(target_arch = "x86_64")]
@@ -65,10 +62,10 @@ impl Ends for Baseline {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Ends for Wide {
+impl Ends for Avx2 {
     #[inline(always)]
     fn below(self, window: &[u8; WINDOW], outside: &[u8; WINDOW], value: u8) -> usize {
-        // SAFETY: only code that is compiled for AVX2 uses this. The loads are of 32 bytes, and need no alignment.
+        // SAFETY: `Avx2` exists only where these instructions do. The loads are of 32 bytes, and need no alignment.
         let others = unsafe {
             let window = _mm256_loadu_si256(window.as_ptr().cast());
             let end = _mm256_or_si256(window, _mm256_loadu_si256(outside.as_ptr().cast()));
@@ -84,10 +81,13 @@ static OUTSIDE: [[[u8; WINDOW]; WINDOW / 8]; 1 << KIND_BITS] = {
     let mut outside = [[[0xff; WINDOW]; WINDOW / 8]; 1 << KIND_BITS];
     let mut number = 0;
     while number < KINDS.len() {
+        let ends = KINDS[number].ends as usize;
+        assert!(ends <= WINDOW, "a part begins at a multiple of its stride");
         let mut start = 0;
         while start < WINDOW {
             let mut at = start;
-            while at < start + KINDS[number].ends as usize && at < WINDOW {
+            // Parts of more ends than fit begin where a window does.
+            while at < start + ends && at < WINDOW {
                 outside[number][start / 8][at] = 0;
                 at += 1;
             }

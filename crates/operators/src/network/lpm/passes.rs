@@ -1,7 +1,7 @@
 //! Any CPU: many lookups under way, without vectors of addresses.
 //!
-//! What a lookup waits for is memory, and a CPU asks for many lines at once as long as no branch that it guessed wrong stops it. So no
-//! branch here depends on what a line says. A pass over the addresses asks a direct table, and notes those that it leaves in a list.
+//! What a lookup waits for is memory, and a CPU asks for many lines at once as long as no branch that it guessed wrong stops it. So in
+//! what is done for each address no branch depends on what a line says. A pass over the addresses asks a direct table, and notes those that it leaves in a list.
 //! These go through the trie in two passes a byte: one finds the line that has the byte's run and asks for it, the other looks the run
 //! up. The list is filled up to whole groups, so that its length, which is rarely the same, seldom changes the number of turns.
 //!
@@ -14,8 +14,6 @@ use dpb_core::prefetch::prefetch;
 
 use super::block::{self, Entry, KIND_BITS, KINDS};
 use super::direct::{self, ASK, COARSE_AT, COARSE_BITS, FINE_BITS};
-#[cfg(target_arch = "x86_64")]
-use super::ends::Wide;
 use super::ends::{Baseline, Ends, run};
 use super::hops::Hops;
 use super::trie::{ROOT_BITS, Trie};
@@ -106,7 +104,7 @@ pub(super) fn lookup_all<const BYTES: usize>(
 /// The same by AVX2.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn lookup_all_by_avx2<const BYTES: usize>(
-    _proof: Avx2,
+    proof: Avx2,
     view: View<'_>,
     addresses: &[[u8; BYTES]],
     found: &mut [[u8; 4]],
@@ -114,15 +112,16 @@ pub(super) fn lookup_all_by_avx2<const BYTES: usize>(
 ) {
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn by_avx2<const BYTES: usize>(
+        proof: Avx2,
         view: View<'_>,
         addresses: &[[u8; BYTES]],
         found: &mut [[u8; 4]],
         scratch: &mut Scratch,
     ) {
-        stretches(Wide, view, addresses, found, scratch);
+        stretches(proof, view, addresses, found, scratch);
     }
     // SAFETY: `Avx2` exists only where these instructions do.
-    unsafe { by_avx2(view, addresses, found, scratch) }
+    unsafe { by_avx2(proof, view, addresses, found, scratch) }
 }
 
 #[inline(always)]
@@ -223,10 +222,8 @@ impl Scratch {
                 view.root[(word >> 16) as usize],
             );
             let is_child = says > ASK;
-            let child = match is_child {
-                true => child_at(entry, u32::from(!says)),
-                false => 0,
-            };
+            // By a mask, as the compiler would make a branch of a choice.
+            let child = child_at(entry, u32::from(!says)) & usize::from(is_child).wrapping_neg();
             prefetch(view.pool, child);
             self.entry[i] = entry;
             self.child[i] = child as u32;
@@ -291,7 +288,8 @@ impl Scratch {
                 found[usize::from(index)] = hop.to_le_bytes();
                 // Children are counted down from the highest code.
                 let child = child_at(entry, (how.highest - code) & 0xff);
-                prefetch(view.pool, child);
+                // Of a hop's code that is no place at all.
+                prefetch(view.pool, if is_child { child } else { part });
                 self.index[next] = index;
                 self.depth[next] = self.depth[i] + 1;
                 self.child[next] = child as u32;
