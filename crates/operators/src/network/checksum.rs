@@ -6,13 +6,21 @@
 #![doc = include_str!("../../docs/checksum-fill.md")]
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod avx512;
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+pub(crate) mod kernel;
+pub(crate) mod lines;
 #[cfg(target_arch = "aarch64")]
-pub(crate) mod neon;
+mod neon;
 pub(crate) mod packets;
 pub(crate) mod portable;
+mod quarters;
+#[cfg(target_arch = "x86_64")]
+mod sse42;
 #[cfg(test)]
 mod tests;
+pub(crate) mod words;
 
 use dpb_core::{
     Batch, BatchOut, ChecksumForm, JobError, Kernel, OpSpec, OutputShape, SetupError, spec,
@@ -24,7 +32,12 @@ use super::packet::{
 };
 use crate::entry::{Entry, own};
 use crate::implementation::{Implementation, codes};
+use kernel::{OfBatch, OfGroup, Sum, Task};
+#[cfg(target_arch = "x86_64")]
+use lines::Lines;
 pub use packets::{ChecksumFill, ChecksumVerify, Verdict};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use quarters::OfFour;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -68,7 +81,10 @@ pub struct Checksum {
 codes! {
     pub(crate) enum Code {
         "x86_64": Avx512Vnni,
+        "x86_64": Avx2,
+        "x86_64": Sse42,
         "aarch64": Neon,
+        Words,
         Portable,
     }
 }
@@ -81,8 +97,11 @@ pub(crate) struct Piece<'a> {
     pub(crate) plus: u32,
 }
 
-/// The number of items that are summed together: on AVX-512 across lanes.
+/// The number of items that are summed together across lanes.
 const GROUP: usize = 16;
+
+/// So much is summed in 32 bits: each of sixteen lanes takes two words of every 64 bytes.
+const BLOCK_BYTES: usize = 1 << 16;
 
 /// Items to be summed together. The places without an item are empty.
 struct Group<'a> {
@@ -166,30 +185,45 @@ impl Checksum {
 }
 
 impl Code {
+    /// Runs `task`, if this is a path with vectors.
+    #[inline]
+    pub(crate) fn enter<T: Task>(self, task: T) -> Option<T::Output> {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni(lines) => Some(lines.enter(task)),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(lines) => Some(lines.enter(task)),
+            #[cfg(target_arch = "x86_64")]
+            Self::Sse42(quarters) => Some(quarters.enter_fours(task)),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(quarters) => Some(quarters.enter_fours(task)),
+            Self::Words | Self::Portable => {
+                drop(task);
+                None
+            }
+        }
+    }
+
     /// The checksum of one piece, little endian.
     fn checksum(self, piece: Piece<'_>) -> u16 {
         let sum = match self {
             Self::Portable => portable::sum_le(piece.bytes),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni(proof) => avx512::sum(proof, piece.bytes),
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon(proof) => neon::sum(proof, piece.bytes),
+            Self::Words => words::sum(piece.bytes),
+            _ => self.enter(Sum(piece.bytes)).expect("a path with vectors"),
         };
         !fold(sum + u64::from(piece.plus))
     }
 
     /// The checksums of the first `count` items of a group, little endian; what stands behind them means nothing.
     fn checksums(self, group: &Group<'_>, count: usize) -> [u16; GROUP] {
-        #[cfg(target_arch = "x86_64")]
-        if let Self::Avx512Vnni(proof) = self {
-            return avx512::group(proof, group);
-        }
-        let mut checksums = [0; GROUP];
-        let pieces = group.bytes.iter().zip(group.plus);
-        for (checksum, (bytes, plus)) in checksums[..count].iter_mut().zip(pieces) {
-            *checksum = self.checksum(Piece { bytes, plus });
-        }
-        checksums
+        self.enter(OfGroup(group)).unwrap_or_else(|| {
+            let mut checksums = [0; GROUP];
+            let pieces = group.bytes.iter().zip(group.plus);
+            for (checksum, (bytes, plus)) in checksums[..count].iter_mut().zip(pieces) {
+                *checksum = self.checksum(Piece { bytes, plus });
+            }
+            checksums
+        })
     }
 }
 
@@ -224,13 +258,12 @@ impl Kernel for Checksum {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         match self.code {
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx512Vnni(proof) if self.form == ChecksumForm::Plain => {
-                out.fixed(&batch, 2, |batch, sums| {
-                    avx512::plain(proof, batch, sums.as_chunks_mut().0);
-                });
-            }
-            _ => self.groups(batch, out),
+            Code::Portable | Code::Words => self.groups(batch, out),
+            _ if self.form != ChecksumForm::Plain => self.groups(batch, out),
+            code => out.fixed(&batch, 2, |batch, sums| {
+                code.enter(OfBatch(batch, sums.as_chunks_mut().0))
+                    .expect("a path with vectors");
+            }),
         }
         Ok(())
     }
