@@ -84,6 +84,34 @@ pub(super) trait Narrow: Lines {
 
     fn quarters(self) -> Self::Quarters;
     fn line(self, quarters: [<Self::Quarters as Quarters>::Quarter; 4]) -> Self::Line;
+
+    /// The sums of four items, a quarter each, of `QUARTERS` quarters: the last has bytes of the one before, and `order` shifts
+    /// them out.
+    #[inline(always)]
+    fn four<const QUARTERS: usize>(self, items: [&[u8]; 4], order: &[u8; 16]) -> Self::Line {
+        let quarters = self.quarters();
+        let mut sums = [quarters.none(); 4];
+        for (sum, item) in sums.iter_mut().zip(items) {
+            let last = quarters.quarter(quarter_of::<QUARTERS>(item, QUARTERS - 1));
+            *sum = quarters.plus_quarter(*sum, quarters.picked(last, order));
+            for i in 0..QUARTERS - 1 {
+                let quarter = quarters.quarter(quarter_of::<QUARTERS>(item, i));
+                *sum = quarters.plus_quarter(*sum, quarter);
+            }
+        }
+        self.line(sums)
+    }
+}
+
+/// Quarter `i` of an item of `QUARTERS`: the last ends where the item does.
+#[inline(always)]
+pub(super) fn quarter_of<const QUARTERS: usize>(item: &[u8], i: usize) -> &[u8; 16] {
+    let quarter = if i == QUARTERS - 1 {
+        item.last_chunk()
+    } else {
+        item[16 * i..].first_chunk()
+    };
+    quarter.expect("16 bytes")
 }
 
 /// [`Lines::short`].
@@ -112,25 +140,16 @@ fn equal<N: Narrow, const QUARTERS: usize>(
     len: usize,
 ) -> N::Line {
     assert!(len >= 16 && len > 16 * (QUARTERS - 1) && len <= 16 * QUARTERS);
-    let quarters = narrow.quarters();
     let order = LAST[16 * QUARTERS - len..].first_chunk().expect("16 bytes");
     let mut sums = [narrow.zero(); 4];
     for i in 0..4 {
-        let mut of_items = [quarters.none(); 4];
-        for j in 0..4 {
-            let item = &items[i + 4 * j][..len];
-            let last = item.last_chunk().expect("16 bytes");
-            let last = quarters.picked(quarters.quarter(last), order);
-            let mut sum = quarters.plus_quarter(quarters.none(), last);
-            for k in 0..QUARTERS - 1 {
-                let whole = item[16 * k..16 * k + 16].try_into().expect("16 bytes");
-                sum = quarters.plus_quarter(sum, quarters.quarter(whole));
-            }
-            of_items[j] = sum;
+        let mut four = [items[i], items[i + 4], items[i + 8], items[i + 12]];
+        for item in &mut four {
+            *item = &item[..len];
         }
-        sums[i] = narrow.line(of_items);
+        sums[i] = narrow.four::<QUARTERS>(four, order);
     }
-    let low = low(quarters, len);
+    let low = low(narrow.quarters(), len);
     narrow.add(narrow.join_lanes(sums), narrow.lanes(&[low; GROUP]))
 }
 
