@@ -9,6 +9,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod code;
 pub(crate) mod kernel;
 pub(crate) mod lines;
 #[cfg(target_arch = "aarch64")]
@@ -31,13 +32,10 @@ use super::packet::{
     IPV4_BYTES, IPV6_BYTES, Packet, PacketError, TCP, Transport, UDP, Version, u16_at,
 };
 use crate::entry::{Entry, own};
-use crate::implementation::{Implementation, codes};
-use kernel::{OfBatch, OfGroup, Sum, Task};
-#[cfg(target_arch = "x86_64")]
-use lines::Lines;
+use crate::implementation::Implementation;
+pub(crate) use code::Code;
+use kernel::OfBatch;
 pub use packets::{ChecksumFill, ChecksumVerify, Verdict};
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use quarters::OfFour;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -76,17 +74,6 @@ fn form_of(spec: &OpSpec) -> ChecksumForm {
 pub struct Checksum {
     form: ChecksumForm,
     code: Code,
-}
-
-codes! {
-    pub(crate) enum Code {
-        "x86_64": Avx512Vnni,
-        "x86_64": Avx2,
-        "x86_64": Sse42,
-        "aarch64": Neon,
-        Words,
-        Portable,
-    }
 }
 
 /// The part of an item that is summed, in the byte order of memory: 16-bit words, little endian.
@@ -181,49 +168,6 @@ impl Checksum {
         let is_absent = self.form == ChecksumForm::Udp && field == 0 && item[0] >> 4 == 4;
         // In one's complement both are zero.
         Ok(field == right || right == 0 && field == 0xffff || is_absent)
-    }
-}
-
-impl Code {
-    /// Runs `task`, if this is a path with vectors.
-    #[inline]
-    pub(crate) fn enter<T: Task>(self, task: T) -> Option<T::Output> {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni(lines) => Some(lines.enter(task)),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(lines) => Some(lines.enter(task)),
-            #[cfg(target_arch = "x86_64")]
-            Self::Sse42(quarters) => Some(quarters.enter_fours(task)),
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon(quarters) => Some(quarters.enter_fours(task)),
-            Self::Words | Self::Portable => {
-                drop(task);
-                None
-            }
-        }
-    }
-
-    /// The checksum of one piece, little endian.
-    fn checksum(self, piece: Piece<'_>) -> u16 {
-        let sum = match self {
-            Self::Portable => portable::sum_le(piece.bytes),
-            Self::Words => words::sum(piece.bytes),
-            _ => self.enter(Sum(piece.bytes)).expect("a path with vectors"),
-        };
-        !fold(sum + u64::from(piece.plus))
-    }
-
-    /// The checksums of the first `count` items of a group, little endian; what stands behind them means nothing.
-    fn checksums(self, group: &Group<'_>, count: usize) -> [u16; GROUP] {
-        self.enter(OfGroup(group)).unwrap_or_else(|| {
-            let mut checksums = [0; GROUP];
-            let pieces = group.bytes.iter().zip(group.plus);
-            for (checksum, (bytes, plus)) in checksums[..count].iter_mut().zip(pieces) {
-                *checksum = self.checksum(Piece { bytes, plus });
-            }
-            checksums
-        })
     }
 }
 

@@ -40,7 +40,10 @@ static LAST: [u8; 32] = {
 fn sum_of<Q: Quarters>(quarters: Q, item: &[u8], rest: &[u8]) -> Q::Quarter {
     let mut sum = quarters.none();
     let Some(last) = item.last_chunk::<16>() else {
-        return quarters.plus_quarter(sum, quarters.quarter(&few(rest)));
+        return match rest {
+            [] => sum,
+            rest => quarters.plus_quarter(sum, quarters.quarter(&few(rest))),
+        };
     };
     let (whole, rest) = rest.as_chunks::<16>();
     for quarter in whole {

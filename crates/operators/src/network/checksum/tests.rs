@@ -233,6 +233,19 @@ fn equal_items() {
     }
 }
 
+/// Batches of items that are summed together, empty ones too.
+#[test]
+fn short_items_of_many_lengths() {
+    for longest in [0, 1, 15, 16, 17, 33, 64, 65, 200] {
+        let item = |i: usize| bytes(i * 29 % (longest + 1), i as u64);
+        let items: Vec<_> = (0..50).map(item).collect();
+        let right: Vec<_> = items.iter().map(|item| Some(another(item))).collect();
+        for checksum in each(ChecksumForm::Plain) {
+            assert_eq!(run(checksum, &items), right, "{checksum:?}, {longest}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn batches_are_as_items_one_by_one(items in items()) {
