@@ -202,12 +202,13 @@ impl Kernel for Checksum {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         match self.code {
-            Code::Portable | Code::Words => self.groups(batch, out),
-            _ if self.form != ChecksumForm::Plain => self.groups(batch, out),
-            code => out.fixed(&batch, 2, |batch, sums| {
-                code.enter(OfBatch(batch, sums.as_chunks_mut().0))
-                    .expect("a path with vectors");
-            }),
+            code if self.form == ChecksumForm::Plain && code.has_vectors() => {
+                out.fixed(&batch, 2, |batch, sums| {
+                    code.enter(OfBatch(batch, sums.as_chunks_mut().0))
+                        .expect("a path with vectors");
+                });
+            }
+            _ => self.groups(batch, out),
         }
         Ok(())
     }
@@ -303,6 +304,8 @@ fn transport<'a>(packet: Packet<'a>, protocol: u8) -> Result<&'a [u8], PacketErr
 }
 
 /// The part of `item` that the fast paths sum.
+// As `Found::of`: copied just after it was written, it would be waited for.
+#[inline(always)]
 pub(crate) fn piece(form: ChecksumForm, item: &[u8]) -> Result<Piece<'_>, PacketError> {
     let of = |bytes, plus| Piece { bytes, plus };
     match form {

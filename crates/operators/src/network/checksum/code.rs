@@ -20,6 +20,11 @@ codes! {
 }
 
 impl Code {
+    /// True if it sums several items together.
+    pub(super) fn has_vectors(self) -> bool {
+        !matches!(self, Self::Words | Self::Portable)
+    }
+
     /// Runs `task`, if this is a path with vectors.
     #[inline]
     pub(crate) fn enter<T: Task>(self, task: T) -> Option<T::Output> {
