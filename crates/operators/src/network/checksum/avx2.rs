@@ -4,8 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::GROUP;
-use super::kernel::Task;
-use super::lines::Lines;
+use super::lines::{Lines, Task};
 use super::quarters::{self, Narrow, Quarters, quarter_of};
 use crate::isa::Avx2;
 

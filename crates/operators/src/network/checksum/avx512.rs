@@ -11,8 +11,8 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::GROUP;
-use super::kernel::{self, Task};
-use super::lines::{Lines, Read};
+use super::kernel;
+use super::lines::{Lines, Read, Task};
 use crate::isa::Avx512Vnni;
 
 impl Lines for Avx512Vnni {

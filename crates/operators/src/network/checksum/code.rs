@@ -1,8 +1,9 @@
 //! The code paths of the checksum, which `checksum-verify`, `checksum-fill` and `segmentation` have too.
 
-use super::kernel::{OfGroup, Sum, Task};
+use super::kernel::{OfGroup, Sum};
 #[cfg(target_arch = "x86_64")]
 use super::lines::Lines;
+use super::lines::Task;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::quarters::OfFour;
 use super::{GROUP, Group, Piece, fold, portable, words};

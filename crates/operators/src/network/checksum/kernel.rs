@@ -8,15 +8,8 @@
 
 use dpb_core::Batch;
 
-use super::lines::{Lines, Read};
+use super::lines::{Lines, Read, Task};
 use super::{BLOCK_BYTES, GROUP, Group, fold};
-
-/// What is done with lines: [`Lines::enter`] inlines `run` into a function that may use their instructions.
-pub(crate) trait Task {
-    type Output;
-
-    fn run<L: Lines>(self, lines: L) -> Self::Output;
-}
 
 /// The sum of the little-endian words of some bytes, its carries not added back in.
 pub(super) struct Sum<'a>(pub(super) &'a [u8]);

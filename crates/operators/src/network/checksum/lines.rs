@@ -1,6 +1,5 @@
 //! The operations on vectors of which the checksum's kernel is made, for every instruction set.
 
-use super::kernel::Task;
 use super::{BLOCK_BYTES, GROUP};
 
 /// A line is 64 bytes, in as many vectors as the instruction set needs: bytes as they were read, or sums of 32 bits in sixteen lanes.
@@ -100,6 +99,13 @@ pub(crate) trait Lines: Copy {
         }
         self.short(&group, len)
     }
+}
+
+/// What is done with lines: [`Lines::enter`] inlines `run` into a function that may use their instructions.
+pub(crate) trait Task {
+    type Output;
+
+    fn run<L: Lines>(self, lines: L) -> Self::Output;
 }
 
 /// A block, added up.

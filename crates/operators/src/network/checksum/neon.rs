@@ -3,7 +3,7 @@
 
 use std::arch::aarch64::*;
 
-use super::kernel::Task;
+use super::lines::Task;
 use super::quarters::{Fours, OfFour, Quarters};
 use crate::isa::Neon;
 

@@ -1,8 +1,8 @@
 //! Vectors of 128 bits, quarters of a line: what lies behind the last whole line, and short items, without masks.
 
 use super::GROUP;
-use super::kernel::{self, Task};
-use super::lines::Lines;
+use super::kernel;
+use super::lines::{Lines, Task};
 
 /// The operations on quarters of an instruction set; a value is the proof that its instructions are there.
 pub(crate) trait Quarters: Copy {

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::kernel::Task;
+use super::lines::Task;
 use super::quarters::{Fours, OfFour};
 use crate::isa::Sse42;
 

@@ -5,8 +5,8 @@
 
 use super::template;
 use super::{Mode, Send};
-use crate::network::checksum::kernel::{self, Task};
-use crate::network::checksum::lines::Lines;
+use crate::network::checksum::kernel;
+use crate::network::checksum::lines::{Lines, Task};
 
 /// Writes the segments of a send to `dst`, which is as long as they are.
 pub(super) struct Segments<'a, 'd> {
