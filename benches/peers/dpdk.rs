@@ -23,8 +23,8 @@ pub(crate) fn peer<'a>(name: &str, spec: &OpSpec, work: &Work<'a>) -> Option<Box
             dst: work.slots(),
             work: *work,
         }),
-        // Without GFNI it hashes bit by bit, which no program would have it do.
-        "rte_thash" if libraries.level() == "avx512" => {
+        // Without AVX-512 and GFNI it hashes bit by bit: all that DPDK has there, so a peer by another name.
+        "rte_thash" | "rte_softrss" if (libraries.level() == "avx512") == (name == "rte_thash") => {
             let form = spec.get::<spec::Toeplitz>()?.form;
             let hashes = libraries.hashes(spec).ok()?;
             Box::new(Tupled::new(hashes, form, work))

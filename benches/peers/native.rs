@@ -65,6 +65,7 @@ pub const LIBRARIES: &[Library] = &[
             "rte_net_crc",
             "rte_hash_crc",
             "rte_thash",
+            "rte_softrss",
             "rte_lpm",
             "rte_fib",
             "rte_fib6",

@@ -65,6 +65,8 @@ implementations! {
     Portable = "portable" needs _,
     /// Without any instruction set of its own either, but written for speed: tables, and many chains at once.
     Tables = "tables" needs _,
+    /// Without any instruction set of its own: eight bytes at a time.
+    Words = "words" needs _,
     /// Without any instruction set of its own: values held in registers, of which the compiler knows nothing.
     Registers = "registers" needs _,
     /// See [`isa::Sse42`].
@@ -81,6 +83,10 @@ implementations! {
     Gfni = "gfni" needs Gfni,
     /// See [`isa::ShaNi`].
     ShaNi = "sha-ni" needs ShaNi,
+    /// See [`isa::AesNi`].
+    AesNi = "aes-ni" needs AesNi,
+    /// See [`isa::VaesAvx2`].
+    VaesAvx2 = "vaes-avx2" needs VaesAvx2,
     /// See [`isa::Vaes`].
     Vaes = "vaes" needs Vaes,
     /// See [`isa::Neon`].

@@ -93,7 +93,7 @@ static void crc32cs(const struct dpb_batch *batch, uint8_t *dst)
 
 struct dpb_hash {
 	uint32_t tuple_len;
-	/* As `rte_softrss` reads it: whole words, one more than tuples have. */
+	/* As `rte_softrss_be` reads it: words in the CPU's byte order, one more than tuples have. */
 	uint32_t key[16];
 	uint64_t matrices[64];
 };
@@ -106,6 +106,7 @@ static struct dpb_hash *hash_open(const uint8_t *key, uint32_t key_len, uint32_t
 		return NULL;
 	hash->tuple_len = tuple_len;
 	memcpy(hash->key, key, key_len);
+	rte_convert_rss_key(hash->key, hash->key, (int)key_len);
 #ifdef RTE_THASH_GFNI_DEFINED
 	rte_thash_complete_matrix(hash->matrices, key, (int)key_len);
 #endif
@@ -121,7 +122,7 @@ static uint32_t softrss(const struct dpb_hash *hash, const uint8_t *tuple)
 		memcpy(&words[i], tuple + 4 * i, 4);
 		words[i] = rte_be_to_cpu_32(words[i]);
 	}
-	return rte_softrss(words, n, (const uint8_t *)hash->key);
+	return rte_softrss_be(words, n, (const uint8_t *)hash->key);
 }
 #endif
 

@@ -6,13 +6,22 @@
 #![doc = include_str!("../../docs/checksum-fill.md")]
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod avx512;
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod code;
+pub(crate) mod kernel;
+pub(crate) mod lines;
 #[cfg(target_arch = "aarch64")]
-pub(crate) mod neon;
+mod neon;
 pub(crate) mod packets;
 pub(crate) mod portable;
+mod quarters;
+#[cfg(target_arch = "x86_64")]
+mod sse42;
 #[cfg(test)]
 mod tests;
+pub(crate) mod words;
 
 use dpb_core::{
     Batch, BatchOut, ChecksumForm, JobError, Kernel, OpSpec, OutputShape, SetupError, spec,
@@ -23,7 +32,9 @@ use super::packet::{
     IPV4_BYTES, IPV6_BYTES, Packet, PacketError, TCP, Transport, UDP, Version, u16_at,
 };
 use crate::entry::{Entry, own};
-use crate::implementation::{Implementation, codes};
+use crate::implementation::Implementation;
+pub(crate) use code::Code;
+use kernel::OfBatch;
 pub use packets::{ChecksumFill, ChecksumVerify, Verdict};
 
 /// The registry's line.
@@ -65,14 +76,6 @@ pub struct Checksum {
     code: Code,
 }
 
-codes! {
-    pub(crate) enum Code {
-        "x86_64": Avx512Vnni,
-        "aarch64": Neon,
-        Portable,
-    }
-}
-
 /// The part of an item that is summed, in the byte order of memory: 16-bit words, little endian.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece<'a> {
@@ -81,8 +84,11 @@ pub(crate) struct Piece<'a> {
     pub(crate) plus: u32,
 }
 
-/// The number of items that are summed together: on AVX-512 across lanes.
+/// The number of items that are summed together across lanes.
 const GROUP: usize = 16;
+
+/// So much is summed in 32 bits: each of sixteen lanes takes two words of every 64 bytes.
+const BLOCK_BYTES: usize = 1 << 16;
 
 /// Items to be summed together. The places without an item are empty.
 struct Group<'a> {
@@ -165,34 +171,6 @@ impl Checksum {
     }
 }
 
-impl Code {
-    /// The checksum of one piece, little endian.
-    fn checksum(self, piece: Piece<'_>) -> u16 {
-        let sum = match self {
-            Self::Portable => portable::sum_le(piece.bytes),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni(proof) => avx512::sum(proof, piece.bytes),
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon(proof) => neon::sum(proof, piece.bytes),
-        };
-        !fold(sum + u64::from(piece.plus))
-    }
-
-    /// The checksums of the first `count` items of a group, little endian; what stands behind them means nothing.
-    fn checksums(self, group: &Group<'_>, count: usize) -> [u16; GROUP] {
-        #[cfg(target_arch = "x86_64")]
-        if let Self::Avx512Vnni(proof) = self {
-            return avx512::group(proof, group);
-        }
-        let mut checksums = [0; GROUP];
-        let pieces = group.bytes.iter().zip(group.plus);
-        for (checksum, (bytes, plus)) in checksums[..count].iter_mut().zip(pieces) {
-            *checksum = self.checksum(Piece { bytes, plus });
-        }
-        checksums
-    }
-}
-
 impl<'a> Group<'a> {
     const fn empty() -> Self {
         Self {
@@ -224,10 +202,10 @@ impl Kernel for Checksum {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         match self.code {
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx512Vnni(proof) if self.form == ChecksumForm::Plain => {
+            code if self.form == ChecksumForm::Plain && code.has_vectors() => {
                 out.fixed(&batch, 2, |batch, sums| {
-                    avx512::plain(proof, batch, sums.as_chunks_mut().0);
+                    code.enter(OfBatch(batch, sums.as_chunks_mut().0))
+                        .expect("a path with vectors");
                 });
             }
             _ => self.groups(batch, out),
@@ -326,6 +304,8 @@ fn transport<'a>(packet: Packet<'a>, protocol: u8) -> Result<&'a [u8], PacketErr
 }
 
 /// The part of `item` that the fast paths sum.
+// As `Found::of`: copied just after it was written, it would be waited for.
+#[inline(always)]
 pub(crate) fn piece(form: ChecksumForm, item: &[u8]) -> Result<Piece<'_>, PacketError> {
     let of = |bytes, plus| Piece { bytes, plus };
     match form {

@@ -5,12 +5,8 @@
 //!
 #![doc = include_str!("../../docs/segmentation.md")]
 
-#[cfg(target_arch = "x86_64")]
-mod avx512;
-#[cfg(target_arch = "aarch64")]
-mod neon;
+mod lines;
 mod oracle;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod template;
 #[cfg(test)]
 mod tests;
@@ -20,11 +16,12 @@ use dpb_core::{
     spec::{self, Declared, Domain},
 };
 
-use super::checksum::Code;
+use super::checksum::{Code, words};
 use super::packet::workload::Packets;
 use super::packet::{HEADERS_BYTES_MAX, IPV4_BYTES, Packet, PacketError, TCP, Transport};
 use crate::entry::{Entry, own};
 use crate::implementation::Implementation;
+use lines::Segments;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -140,14 +137,30 @@ impl Segmentation {
         send.check_flags(self.mss)?;
         let dst = dst.get_mut(..send.output_bytes(self.mss, self.mode));
         let dst = dst.ok_or(PacketError::DstTooShort)?;
+        let len = dst.len();
         match self.code {
             Code::Portable => oracle::segment(&send, self.mss, self.mode, dst),
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx512Vnni(proof) => avx512::segment(proof, &send, self.mss, self.mode, dst),
-            #[cfg(target_arch = "aarch64")]
-            Code::Neon(proof) => neon::segment(proof, &send, self.mss, self.mode, dst),
+            Code::Words => template::segment(
+                &send,
+                (self.mss, self.mode),
+                dst,
+                words::sum,
+                |part, to| {
+                    to.copy_from_slice(part);
+                    words::sum(part)
+                },
+                |template, to| to.copy_from_slice(&template[..to.len()]),
+            ),
+            code => code
+                .enter(Segments {
+                    send: &send,
+                    mss: self.mss,
+                    mode: self.mode,
+                    dst,
+                })
+                .expect("a path with vectors"),
         }
-        Ok(dst.len())
+        Ok(len)
     }
 }
 

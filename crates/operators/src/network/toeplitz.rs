@@ -8,10 +8,14 @@ mod aarch64;
 mod avx512;
 mod bits;
 mod operator;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod products;
 mod redirection;
 mod tables;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
 use std::fmt;
 
@@ -21,6 +25,12 @@ pub(crate) use operator::ENTRY;
 pub use redirection::Redirection;
 
 use crate::implementation::{Implementation, codes};
+#[cfg(target_arch = "aarch64")]
+use crate::isa::ArmCrc;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::{Sse42, VaesAvx2};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use products::{Products, Windows};
 use tables::Tables;
 
 /// Microsoft's key, that of the RSS verification suite, which many drivers come with.
@@ -58,6 +68,8 @@ pub struct Toeplitz {
 codes! {
     enum Choice {
         "x86_64": Gfni,
+        "x86_64": VaesAvx2,
+        "x86_64": Sse42,
         "aarch64": ArmCrc,
         Tables,
         Portable,
@@ -70,8 +82,12 @@ enum Code {
     Tables(Tables),
     #[cfg(target_arch = "x86_64")]
     Avx512(Box<avx512::Matrices>),
+    #[cfg(target_arch = "x86_64")]
+    VaesAvx2(VaesAvx2, Box<Windows>),
+    #[cfg(target_arch = "x86_64")]
+    Sse42(Sse42, Box<Windows>),
     #[cfg(target_arch = "aarch64")]
-    ArmPmull(aarch64::Windows),
+    ArmCrc(ArmCrc, Box<Windows>),
 }
 
 impl Key {
@@ -110,8 +126,12 @@ impl Toeplitz {
             Choice::Tables => Code::Tables(Tables::new(key, tuple)),
             #[cfg(target_arch = "x86_64")]
             Choice::Gfni(proof) => Code::Avx512(Box::new(avx512::Matrices::new(proof, key, tuple))),
+            #[cfg(target_arch = "x86_64")]
+            Choice::VaesAvx2(proof) => Code::VaesAvx2(proof, Windows::new(key, tuple)),
+            #[cfg(target_arch = "x86_64")]
+            Choice::Sse42(proof) => Code::Sse42(proof, Windows::new(key, tuple)),
             #[cfg(target_arch = "aarch64")]
-            Choice::ArmCrc(proof) => Code::ArmPmull(aarch64::Windows::new(proof, key, tuple)),
+            Choice::ArmCrc(proof) => Code::ArmCrc(proof, Windows::new(key, tuple)),
         };
         Ok(Self {
             code,
@@ -164,8 +184,12 @@ impl Toeplitz {
             Code::Tables(tables) => tables.hash_all(tuples, hashes),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(matrices) => matrices.hash_all(tuples, hashes),
+            #[cfg(target_arch = "x86_64")]
+            Code::VaesAvx2(proof, windows) => proof.enter(windows, tuples, hashes),
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof, windows) => proof.enter(windows, tuples, hashes),
             #[cfg(target_arch = "aarch64")]
-            Code::ArmPmull(windows) => windows.hash_all(tuples, hashes),
+            Code::ArmCrc(proof, windows) => proof.enter(windows, tuples, hashes),
         }
         if let Some(redirection) = &self.redirection {
             for hash in hashes {

@@ -1,79 +1,91 @@
-//! Armv8-A: pairs of 16-bit words added to 32-bit lanes, 64 bytes a step.
+//! Armv8-A: pairs of 16-bit words added to 32-bit lanes by one instruction.
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::*;
 
+use super::lines::Task;
+use super::quarters::{Fours, OfFour, Quarters};
 use crate::isa::Neon;
 
-/// So much is summed in 32 bits: each of 16 lanes takes two words of every 64 bytes.
-const BLOCK_BYTES: usize = 1 << 16;
+impl Quarters for Neon {
+    type Quarter = uint32x4_t;
 
-/// The sum of the little-endian words of `data`.
-pub(crate) fn sum(_proof: Neon, data: &[u8]) -> u64 {
-    // SAFETY: `Neon` exists only where these instructions do.
-    unsafe { sum_of(data) }
-}
+    const LOW: u32 = 0;
 
-/// The same, while `src` is copied to `dst`, which is as long.
-pub(crate) fn copy(_proof: Neon, src: &[u8], dst: &mut [u8]) -> u64 {
-    assert_eq!(src.len(), dst.len());
-    let blocks = src.chunks(BLOCK_BYTES).zip(dst.chunks_mut(BLOCK_BYTES));
-    blocks
-        // SAFETY: `Neon` exists only where these instructions do; `dst` has room for `src`.
-        .map(|(src, dst)| unsafe { pass::<true>(src, dst.as_mut_ptr()) })
-        .sum()
-}
+    #[inline(always)]
+    fn none(self) -> uint32x4_t {
+        // SAFETY: `Neon` exists only where these instructions do.
+        unsafe { vdupq_n_u32(0) }
+    }
 
-#[target_feature(enable = "neon")]
-fn sum_of(data: &[u8]) -> u64 {
-    data.chunks(BLOCK_BYTES)
-        // SAFETY: nothing is written.
-        .map(|block| unsafe { pass::<false>(block, std::ptr::null_mut()) })
-        .sum()
-}
+    #[inline(always)]
+    fn quarter(self, bytes: &[u8; 16]) -> uint32x4_t {
+        // SAFETY: as above; sixteen bytes.
+        unsafe { vreinterpretq_u32_u8(vld1q_u8(bytes.as_ptr())) }
+    }
 
-/// The sum of at most [`BLOCK_BYTES`]; with `COPY` also written to `dst`.
-///
-/// # Safety
-/// With `COPY`, `dst` has room for `src`.
-#[target_feature(enable = "neon")]
-unsafe fn pass<const COPY: bool>(src: &[u8], dst: *mut u8) -> u64 {
-    let mut sums = [vdupq_n_u32(0); 4];
-    let (lines, tail) = src.as_chunks::<64>();
-    for (i, line) in lines.iter().enumerate() {
-        for (j, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: sixteen bytes at `16 * j` lie inside 64, and as far into `dst` as into `src`.
-            unsafe {
-                let bytes = vld1q_u8(line.as_ptr().add(16 * j));
-                if COPY {
-                    vst1q_u8(dst.add(64 * i + 16 * j), bytes);
-                }
-                *sum = vpadalq_u16(*sum, vreinterpretq_u16_u8(bytes));
-            }
+    #[inline(always)]
+    fn store_quarter(self, quarter: uint32x4_t, to: &mut [u8; 16]) {
+        // SAFETY: as above; sixteen bytes.
+        unsafe { vst1q_u8(to.as_mut_ptr(), vreinterpretq_u8_u32(quarter)) }
+    }
+
+    #[inline(always)]
+    fn plus_quarter(self, sum: uint32x4_t, bytes: uint32x4_t) -> uint32x4_t {
+        // SAFETY: as above.
+        unsafe { vpadalq_u16(sum, vreinterpretq_u16_u32(bytes)) }
+    }
+
+    #[inline(always)]
+    fn picked(self, bytes: uint32x4_t, order: &[u8; 16]) -> uint32x4_t {
+        // SAFETY: as above; sixteen bytes.
+        unsafe {
+            let picked = vqtbl1q_u8(vreinterpretq_u8_u32(bytes), vld1q_u8(order.as_ptr()));
+            vreinterpretq_u32_u8(picked)
         }
     }
-    let (quarters, rest) = tail.as_chunks::<16>();
-    for quarter in quarters {
-        // SAFETY: sixteen bytes.
-        let bytes = unsafe { vld1q_u8(quarter.as_ptr()) };
-        sums[0] = vpadalq_u16(sums[0], vreinterpretq_u16_u8(bytes));
-    }
-    if COPY {
-        let at = lines.len() * 64;
-        // SAFETY: the tail lies as far into `dst` as into `src`; the two do not overlap, one being borrowed mutably.
-        unsafe { std::ptr::copy_nonoverlapping(tail.as_ptr(), dst.add(at), tail.len()) };
-    }
-    let low = vaddq_u32(sums[0], sums[1]);
-    let high = vaddq_u32(sums[2], sums[3]);
-    vaddlvq_u32(vaddq_u32(low, high)) + u64::from(words(rest))
 }
 
-/// The words of fewer than 16 bytes.
-fn words(rest: &[u8]) -> u32 {
-    let (pairs, odd) = rest.as_chunks::<2>();
-    let pairs: u32 = pairs
-        .iter()
-        .map(|pair| u32::from(u16::from_le_bytes(*pair)))
-        .sum();
-    pairs + odd.first().map_or(0, |&byte| byte.into())
+impl OfFour for Neon {
+    #[inline(always)]
+    fn enter_fours<T: Task>(self, task: T) -> T::Output {
+        #[target_feature(enable = "neon")]
+        fn inside<T: Task>(quarters: Neon, task: T) -> T::Output {
+            task.run(Fours::new(quarters))
+        }
+        // SAFETY: `Neon` exists only where these instructions do.
+        unsafe { inside(self, task) }
+    }
+
+    #[inline(always)]
+    fn add_quarters(self, a: uint32x4_t, b: uint32x4_t) -> uint32x4_t {
+        // SAFETY: as above.
+        unsafe { vaddq_u32(a, b) }
+    }
+
+    #[inline(always)]
+    fn join(self, [a, b, c, d]: [uint32x4_t; 4]) -> uint32x4_t {
+        // SAFETY: as above.
+        unsafe { vpaddq_u32(vpaddq_u32(a, b), vpaddq_u32(c, d)) }
+    }
+
+    #[inline(always)]
+    fn total_of_quarter(self, sum: uint32x4_t) -> u32 {
+        // SAFETY: as above.
+        unsafe { vaddvq_u32(sum) }
+    }
+
+    #[inline(always)]
+    fn folded_quarter(self, sums: uint32x4_t) -> uint32x4_t {
+        // SAFETY: as above.
+        unsafe { vsraq_n_u32::<16>(vandq_u32(sums, vdupq_n_u32(0xffff)), sums) }
+    }
+
+    #[inline(always)]
+    fn complements_of_quarter(self, sums: uint32x4_t) -> [u16; 4] {
+        let mut complements = [0; 4];
+        // SAFETY: as above; four words.
+        unsafe { vst1_u16(complements.as_mut_ptr(), vmvn_u16(vmovn_u32(sums))) };
+        complements
+    }
 }

@@ -213,7 +213,7 @@ fn items() -> impl Strategy<Value = Vec<Vec<u8>>> {
 /// Batches of items of one length, which have paths of their own.
 #[test]
 fn equal_items() {
-    for len in [0usize, 1, 19, 20, 21, 32, 33, 40, 41, 64, 65, 333] {
+    for len in (0usize..=66).chain([333]) {
         for count in [1usize, 15, 16, 17, 50] {
             let src = bytes(len * count + 1, 3);
             let right: Vec<_> = (0..count)
@@ -229,6 +229,19 @@ fn equal_items() {
                 let ours: Vec<_> = dst.chunks(2).map(|pair| u16_at(pair, 0)).collect();
                 assert_eq!(ours, right, "{checksum:?}, {count} of {len}");
             }
+        }
+    }
+}
+
+/// Batches of items that are summed together, empty ones too.
+#[test]
+fn short_items_of_many_lengths() {
+    for longest in [0, 1, 15, 16, 17, 33, 64, 65, 200] {
+        let item = |i: usize| bytes(i * 29 % (longest + 1), i as u64);
+        let items: Vec<_> = (0..50).map(item).collect();
+        let right: Vec<_> = items.iter().map(|item| Some(another(item))).collect();
+        for checksum in each(ChecksumForm::Plain) {
+            assert_eq!(run(checksum, &items), right, "{checksum:?}, {longest}");
         }
     }
 }

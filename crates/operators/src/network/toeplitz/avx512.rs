@@ -87,7 +87,7 @@ const fn offset(words: usize, word: usize, vector: usize) -> isize {
 }
 
 /// The lanes that a column takes from a vector.
-const fn lanes(words: usize, word: usize, vector: usize) -> u16 {
+const fn lanes_of(words: usize, word: usize, vector: usize) -> u16 {
     let mut lanes = 0;
     let mut tuple = 0;
     while tuple < GROUP {
@@ -99,6 +99,26 @@ const fn lanes(words: usize, word: usize, vector: usize) -> u16 {
         tuple += 1;
     }
     lanes
+}
+
+/// [`offset`] and [`lanes_of`] of each word and vector, which are too much to find out while hashing.
+struct Loads<const WORDS: usize>;
+
+impl<const WORDS: usize> Loads<WORDS> {
+    const ALL: [[(isize, u16); WORDS]; WORDS] = {
+        let mut all = [[(0, 0); WORDS]; WORDS];
+        let mut word = 0;
+        while word < WORDS {
+            let mut vector = 0;
+            while vector < WORDS {
+                let at = 16 * vector as isize + offset(WORDS, word, vector);
+                all[word][vector] = (at, lanes_of(WORDS, word, vector));
+                vector += 1;
+            }
+            word += 1;
+        }
+        all
+    };
 }
 
 /// Byte *b* of tuple *t* of a column goes to 16 *b* + *t*.
@@ -205,12 +225,11 @@ fn halves_added(a: __m512i, b: __m512i) -> __m512i {
 #[target_feature(enable = "avx512f")]
 fn gather<const WORDS: usize>(group: &[[[u8; 4]; WORDS]; GROUP], word: usize) -> __m512i {
     let mut column = _mm512_setzero_si512();
-    for vector in 0..WORDS {
-        let at = 16 * vector as isize + offset(WORDS, word, vector);
+    for &(at, lanes) in &const { &Loads::<WORDS>::ALL }[word] {
         // SAFETY: a load starts at most a vector off, and never before the group or ends behind it: that is checked for each
         // word and vector by a test. It needs no alignment.
         let line = unsafe { _mm512_loadu_si512(group.as_ptr().cast::<i32>().offset(at).cast()) };
-        column = _mm512_mask_mov_epi32(column, lanes(WORDS, word, vector), line);
+        column = _mm512_mask_mov_epi32(column, lanes, line);
     }
     column
 }
@@ -228,21 +247,22 @@ mod tests {
 
     #[test]
     fn loads_stay_inside_and_find_every_word_once() {
-        for words in [2, 3, 8, 9] {
-            for word in 0..words {
-                let mut all = 0;
-                for vector in 0..words {
-                    let at = 16 * vector as isize + offset(words, word, vector);
-                    assert!(
-                        at >= 0 && at as usize + 16 <= GROUP * words,
-                        "{words} {word} {vector}"
-                    );
-                    let lanes = lanes(words, word, vector);
-                    assert_eq!(all & lanes, 0);
-                    all |= lanes;
-                }
-                assert_eq!(all, u16::MAX, "{words} {word}");
+        found::<2>();
+        found::<3>();
+        found::<8>();
+        found::<9>();
+    }
+
+    fn found<const WORDS: usize>() {
+        for loads in Loads::<WORDS>::ALL {
+            let mut all = 0;
+            for (at, lanes) in loads {
+                let range = 0..=(GROUP * WORDS - 16) as isize;
+                assert!(range.contains(&at), "{WORDS} {at}");
+                assert_eq!(all & lanes, 0);
+                all |= lanes;
             }
+            assert_eq!(all, u16::MAX, "{WORDS}");
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) const ENTRY: Entry = Entry {
     unit: "input byte, 8, 12, 32 or 36 a tuple",
     output: "4 bytes per tuple, little endian",
     source: "Microsoft, RSS hashing types and verification suite",
-    peers: &["rte_thash"],
+    peers: &["rte_thash", "rte_softrss"],
     material: key_given,
     paths: Toeplitz::PATHS,
     documentation: include_str!("../../../docs/toeplitz.md"),
