@@ -100,7 +100,8 @@ impl Hash for Md5 {
                     let one = Sets::<_, 4, 8, 1>(proof);
                     lanes::batch::<64, 8, Self, _>(one, 3, alone, starts, batch, digests);
                 }
-                9..=16 => {
+                // 25 to 32 messages take two turns either way, of which those of two sets are shorter.
+                9..=16 | 25..=32 => {
                     let two = Sets::<_, 4, 8, 2>(proof);
                     lanes::batch::<64, 16, Self, _>(two, 3, alone, starts, batch, digests);
                 }

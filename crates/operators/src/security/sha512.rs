@@ -4,15 +4,13 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod alone;
 mod portable;
 mod steps;
 
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::vectors::Sets;
-use super::hash::{self, Function, Hash, Starts, lanes};
+use super::hash::{self, Function, Hash, Starts, lanes, sha2};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
 
@@ -161,7 +159,9 @@ impl Hash for Sha512 {
             Code::Portable => lanes::serial::<128, Self>(portable, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, None) => {
-                let alone = |state: &mut _, blocks: &_| alone::alone(proof, proof, state, blocks);
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
+                };
                 lanes::batch::<128, 8, Self, _>(
                     Sets::<_, 8, 8, 1>(proof),
                     2,
@@ -173,8 +173,9 @@ impl Hash for Sha512 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(bits)) => {
-                let alone =
-                    |state: &mut _, blocks: &_| alone::alone((proof, bits), proof, state, blocks);
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone((proof, bits), proof, &K, portable, state, blocks)
+                };
                 lanes::batch::<128, 8, Self, _>(
                     Sets::<_, 8, 8, 1>(proof),
                     2,
@@ -186,7 +187,9 @@ impl Hash for Sha512 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx2(proof, None) => {
-                let alone = |state: &mut _, blocks: &_| alone::alone(proof, proof, state, blocks);
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
+                };
                 lanes::batch::<128, 4, Self, _>(
                     Sets::<_, 8, 4, 1>(proof),
                     2,
@@ -198,8 +201,9 @@ impl Hash for Sha512 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx2(proof, Some(bits)) => {
-                let alone =
-                    |state: &mut _, blocks: &_| alone::alone((proof, bits), proof, state, blocks);
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone((proof, bits), proof, &K, portable, state, blocks)
+                };
                 lanes::batch::<128, 4, Self, _>(
                     Sets::<_, 8, 4, 1>(proof),
                     2,
@@ -211,7 +215,9 @@ impl Hash for Sha512 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::Sse42(proof) => {
-                let alone = |state: &mut _, blocks: &_| alone::alone(proof, proof, state, blocks);
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
+                };
                 lanes::batch::<128, 2, Self, _>(
                     Sets::<_, 8, 2, 1>(proof),
                     2,
@@ -230,7 +236,9 @@ impl Hash for Sha512 {
             }
             #[cfg(target_arch = "aarch64")]
             Code::Neon(proof) => {
-                let alone = |state: &mut _, blocks: &_| alone::alone(proof, proof, state, blocks);
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
+                };
                 lanes::batch::<128, 2, Self, _>(
                     Sets::<_, 8, 2, 1>(proof),
                     2,

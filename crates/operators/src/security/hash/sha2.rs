@@ -1,10 +1,30 @@
 //! SHA-256 and SHA-512 differ in the width of a word, the number of steps and how far they rotate: their steps over vectors,
 //! written once for both.
 
+pub(crate) mod alone;
+
+use std::ops::{BitAnd, BitXor, Not};
+
+use super::settled;
 use super::vectors::Vectors;
 
-/// What the two differ in: four functions of a word (4.1.2, 4.1.3).
-pub(crate) trait Sums: Copy {
+/// A word, of 32 bits or 64. What the two differ in: four functions of a word (4.1.2, 4.1.3).
+pub(crate) trait Sums:
+    Copy + BitXor<Output = Self> + BitAnd<Output = Self> + Not<Output = Self>
+{
+    /// No bit set.
+    const ZERO: Self;
+
+    /// The sum without what does not fit.
+    fn plus(self, other: Self) -> Self;
+    /// See [`settled::settled`].
+    fn settled(self) -> Self;
+    /// See [`settled::in_place`].
+    fn in_place(self) -> Self;
+    /// [`Self::sum_0`] of one word.
+    fn upper_0(self) -> Self;
+    /// [`Self::sum_1`] of one word.
+    fn upper_1(self) -> Self;
     /// The upper-case sum that is added to the new `a`.
     fn sum_0<V: Vectors<Self, N>, const N: usize>(v: V, a: V::V) -> V::V;
     /// The upper-case sum that `e` gives.
@@ -22,6 +42,33 @@ macro_rules! sums {
         [$s1:literal $s2:literal, $s3:literal] [$t1:literal $t2:literal, $t3:literal]
     ) => {
         impl Sums for $word {
+            const ZERO: Self = 0;
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn settled(self) -> Self {
+                settled::settled(self.into()) as Self
+            }
+
+            #[inline(always)]
+            fn in_place(self) -> Self {
+                settled::in_place(self.into()) as Self
+            }
+
+            #[inline(always)]
+            fn upper_0(self) -> Self {
+                self.rotate_right($a1) ^ self.rotate_right($a2) ^ self.rotate_right($a3)
+            }
+
+            #[inline(always)]
+            fn upper_1(self) -> Self {
+                self.rotate_right($e1) ^ self.rotate_right($e2) ^ self.rotate_right($e3)
+            }
+
             sums!(sum_0, $word, $bits, $a1 $a2, rotate::<{ $bits - $a3 }, $a3>);
             sums!(sum_1, $word, $bits, $e1 $e2, rotate::<{ $bits - $e3 }, $e3>);
             sums!(more_0, $word, $bits, $s1 $s2, shift_right::<$s3>);
