@@ -66,31 +66,37 @@ impl<E, W: Sums, P: Vectors<W, N>, const N: usize, const BLOCK: usize, const STE
             later.start(v, constants, next);
             for block in 0..N {
                 let words = Some((constants, &mut *later));
-                steps(v, state, &schedule.inputs, block, words);
+                steps(v, state, schedule, block, words);
             }
             std::mem::swap(&mut schedule, &mut later);
             now = next;
         }
         for block in 0..now.len() {
-            steps(v, state, &schedule.inputs, block, None);
+            steps(v, state, schedule, block, None);
         }
     }
 }
 
-/// The words of up to `N` blocks side by side.
+/// Of each step, the words of up to `N` blocks side by side.
 #[repr(C, align(64))]
-struct Schedule<W, const N: usize, const STEPS: usize> {
-    words: [[W; N]; STEPS],
-    /// The summands of each step: its word and its constant.
-    inputs: [[W; N]; STEPS],
+struct Schedule<W, const N: usize, const STEPS: usize>([Words<W, N>; STEPS]);
+
+/// The words of a step.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Words<W, const N: usize> {
+    words: [W; N],
+    /// The summands of the step: its words and its constant. Beside the words, so that one address leads to both.
+    inputs: [W; N],
 }
 
 impl<W: Sums, const N: usize, const STEPS: usize> Schedule<W, N, STEPS> {
     fn new() -> Self {
-        Self {
-            words: [[W::ZERO; N]; STEPS],
-            inputs: [[W::ZERO; N]; STEPS],
-        }
+        let none = Words {
+            words: [W::ZERO; N],
+            inputs: [W::ZERO; N],
+        };
+        Self([none; STEPS])
     }
 
     /// The words that blocks have. Where there are fewer than `N`, the last one again.
@@ -107,24 +113,29 @@ impl<W: Sums, const N: usize, const STEPS: usize> Schedule<W, N, STEPS> {
         }
         for (t, word) in v.words(&rows, 0).into_iter().enumerate() {
             let word = v.swap(word);
-            v.store(&mut self.words[t], word);
-            v.store(&mut self.inputs[t], v.add(word, v.splat(constants[t])));
+            self.0[t].set(v, word, constants[t]);
         }
     }
 
     /// `count` of the words that follow, from word `t` on.
     #[inline(always)]
     fn more<P: Vectors<W, N>>(&mut self, v: P, constants: &[W; STEPS], t: usize, count: usize) {
-        let words = &mut self.words[t - 16..][..16 + count];
-        let inputs = &mut self.inputs[t..][..count];
+        let all = &mut self.0[t - 16..][..16 + count];
         let constants = &constants[t..][..count];
         for i in 0..count {
-            let sum = v.add(v.load(&words[i]), v.load(&words[i + 9]));
-            let sum = v.add(sum, W::more_0(v, v.load(&words[i + 1])));
-            let word = v.add(sum, W::more_1(v, v.load(&words[i + 14])));
-            v.store(&mut words[i + 16], word);
-            v.store(&mut inputs[i], v.add(word, v.splat(constants[i])));
+            let sum = v.add(v.load(&all[i].words), v.load(&all[i + 9].words));
+            let sum = v.add(sum, W::more_0(v, v.load(&all[i + 1].words)));
+            let word = v.add(sum, W::more_1(v, v.load(&all[i + 14].words)));
+            all[i + 16].set(v, word, constants[i]);
         }
+    }
+}
+
+impl<W: Sums, const N: usize> Words<W, N> {
+    #[inline(always)]
+    fn set<P: Vectors<W, N>>(&mut self, v: P, word: P::V, constant: W) {
+        v.store(&mut self.words, word);
+        v.store(&mut self.inputs, v.add(word, v.splat(constant)));
     }
 }
 
@@ -133,7 +144,7 @@ impl<W: Sums, const N: usize, const STEPS: usize> Schedule<W, N, STEPS> {
 fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
     v: P,
     state: &mut [W; 8],
-    inputs: &[[W; N]; STEPS],
+    Schedule(all): &Schedule<W, N, STEPS>,
     block: usize,
     mut later: Option<(&[W; STEPS], &mut Schedule<W, N, STEPS>)>,
 ) {
@@ -143,9 +154,9 @@ fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
     let (share, every) = (8usize.div_ceil(N), N.div_ceil(8));
     let mut made = 16 + block * (STEPS - 16) / N;
     macro_rules! step {
-        ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident, $input:expr) => {
+        ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident, $words:expr) => {
             // What the step before has just made, e and a, comes in last.
-            let sum = $h.plus($input[block]).settled();
+            let sum = $h.plus($words.inputs[block]).settled();
             $h = sum.plus($g & !$e).settled();
             let sum_1 = $e.upper_1();
             // The majority of a, b and c; the next step takes a ^ b for its b ^ c.
@@ -157,20 +168,20 @@ fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
             differed = differ;
         };
     }
-    for (eight, inputs) in inputs.as_chunks::<8>().0.iter().enumerate() {
+    for (eight, all) in all.as_chunks::<8>().0.iter().enumerate() {
         let has_share = eight < (STEPS - 16) / 8 && eight % every == 0;
-        step!(a b c d e f g h, inputs[0]);
-        step!(h a b c d e f g, inputs[1]);
-        step!(g h a b c d e f, inputs[2]);
-        step!(f g h a b c d e, inputs[3]);
+        step!(a b c d e f g h, all[0]);
+        step!(h a b c d e f g, all[1]);
+        step!(g h a b c d e f, all[2]);
+        step!(f g h a b c d e, all[3]);
         // A half of the share here, rounded down.
         if let (true, Some((constants, later))) = (has_share, &mut later) {
             later.more(v, constants, made, share / 2);
         }
-        step!(e f g h a b c d, inputs[4]);
-        step!(d e f g h a b c, inputs[5]);
-        step!(c d e f g h a b, inputs[6]);
-        step!(b c d e f g h a, inputs[7]);
+        step!(e f g h a b c d, all[4]);
+        step!(d e f g h a b c, all[5]);
+        step!(c d e f g h a b, all[6]);
+        step!(b c d e f g h a, all[7]);
         if let (true, Some((constants, later))) = (has_share, &mut later) {
             later.more(v, constants, made + share / 2, share - share / 2);
             made += share;
