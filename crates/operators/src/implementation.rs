@@ -97,6 +97,8 @@ implementations! {
     ArmAes = "arm-aes" needs ArmAes,
     /// See [`isa::ArmSha2`].
     ArmSha2 = "arm-sha2" needs ArmSha2,
+    /// See [`isa::ArmSha512`].
+    ArmSha512 = "arm-sha512" needs ArmSha512,
     /// The C library, which chooses its instruction sets itself.
     Libc = "libc" needs _,
     /// The library AWS-LC, which chooses its instruction sets itself.

@@ -209,3 +209,12 @@ token!(
     ["sha2", "neon"],
     "an Armv8-A CPU with the SHA-256 extension"
 );
+
+token!(
+    /// Armv8.2-A with the SHA-512 extension, which Rust counts to that of SHA-3.
+    ArmSha512,
+    "aarch64",
+    is_aarch64_feature_detected,
+    ["sha3", "neon"],
+    "an Armv8.2-A CPU with the SHA-512 extension"
+);

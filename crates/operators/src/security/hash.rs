@@ -3,10 +3,10 @@
 //! MD5, SHA-1 and SHA-2 are built alike: a function takes a state forward by one block; the message's last block is padded
 //! and says how long the message was. HMAC starts from a state that has already taken a key's block in, see [`Start`].
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod avx512;
 pub(crate) mod lanes;
 pub(crate) mod settled;
+pub(crate) mod sha2;
+pub(crate) mod vectors;
 
 use std::fmt::Debug;
 

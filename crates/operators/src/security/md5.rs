@@ -2,13 +2,13 @@
 //!
 #![doc = include_str!("../../docs/md5.md")]
 
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 mod chains;
 mod portable;
+mod steps;
 
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
+use super::hash::vectors::Sets;
 use super::hash::{self, Function, Hash, Starts, lanes};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
@@ -44,6 +44,9 @@ pub struct Md5(Code);
 codes! {
     enum Code {
         "x86_64": Avx512,
+        "x86_64": Avx2,
+        "x86_64": Sse42,
+        "aarch64": Neon,
         Tables,
         Portable,
     }
@@ -68,29 +71,66 @@ impl Hash for Md5 {
     }
 
     fn each(&self, starts: Starts<'_, [u32; 4]>, batch: Batch<'_>, digests: &mut [u8]) {
+        let alone = chains::alone;
+        // Lanes pay from five messages on.
+        let is_few = batch.len() <= 4;
         match self.0 {
             Code::Portable => {
                 let portable = lanes::portable::<64, Self>;
                 lanes::serial::<64, Self>(portable, starts, batch, digests);
             }
-            Code::Tables => {
-                let alone = chains::alone;
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) if !is_few => match batch.len() {
+                ..=16 => {
+                    let one = Sets::<_, 4, 16, 1>(proof);
+                    lanes::batch::<64, 16, Self, _>(one, 3, alone, starts, batch, digests);
+                }
+                17..=32 => {
+                    let two = Sets::<_, 4, 16, 2>(proof);
+                    lanes::batch::<64, 32, Self, _>(two, 3, alone, starts, batch, digests);
+                }
+                _ => {
+                    let four = Sets::<_, 4, 16, 4>(proof);
+                    lanes::batch::<64, 64, Self, _>(four, 3, alone, starts, batch, digests);
+                }
+            },
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx2(proof) if !is_few => match batch.len() {
+                ..=8 => {
+                    let one = Sets::<_, 4, 8, 1>(proof);
+                    lanes::batch::<64, 8, Self, _>(one, 3, alone, starts, batch, digests);
+                }
+                // 25 to 32 messages take two turns either way, of which those of two sets are shorter.
+                9..=16 | 25..=32 => {
+                    let two = Sets::<_, 4, 8, 2>(proof);
+                    lanes::batch::<64, 16, Self, _>(two, 3, alone, starts, batch, digests);
+                }
+                _ => {
+                    let three = Sets::<_, 4, 8, 3>(proof);
+                    lanes::batch::<64, 24, Self, _>(three, 3, alone, starts, batch, digests);
+                }
+            },
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof) if !is_few => {
+                let three = Sets::<_, 4, 4, 3>(proof);
+                lanes::batch::<64, 12, Self, _>(three, 3, alone, starts, batch, digests);
+            }
+            #[cfg(target_arch = "aarch64")]
+            Code::Neon(proof) if !is_few => match batch.len() {
+                ..=8 => {
+                    let two = Sets::<_, 4, 4, 2>(proof);
+                    lanes::batch::<64, 8, Self, _>(two, 3, alone, starts, batch, digests);
+                }
+                _ => {
+                    let four = Sets::<_, 4, 4, 4>(proof);
+                    lanes::batch::<64, 16, Self, _>(four, 3, alone, starts, batch, digests);
+                }
+            },
+            _ => {
+                let chains = chains::Chains;
                 lanes::batch::<64, { chains::LANES }, Self, _>(
-                    chains::Chains,
-                    2,
-                    alone,
-                    starts,
-                    batch,
-                    digests,
+                    chains, 2, alone, starts, batch, digests,
                 );
-            }
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) if batch.len() <= 16 => {
-                lanes::batch::<64, 16, Self, _>(proof, 3, chains::alone, starts, batch, digests);
-            }
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => {
-                lanes::batch::<64, 32, Self, _>(proof, 3, chains::alone, starts, batch, digests);
             }
         }
     }

@@ -5,14 +5,14 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 mod portable;
+mod steps;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
+use super::hash::vectors::Sets;
 use super::hash::{self, Function, Hash, Starts, lanes};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
@@ -40,7 +40,10 @@ codes! {
     enum Code {
         "x86_64": Avx512 with ShaNi,
         "x86_64": ShaNi,
+        "x86_64": Avx2,
+        "x86_64": Sse42,
         "aarch64": ArmSha2,
+        "aarch64": Neon,
         Portable,
     }
 }
@@ -69,18 +72,64 @@ impl Hash for Sha1 {
             Code::Portable => lanes::serial::<64, Self>(portable, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, None) => {
-                lanes::batch::<64, 16, Self, _>(proof, 3, portable, starts, batch, digests);
+                lanes::batch::<64, 16, Self, _>(
+                    Sets::<_, 5, 16, 1>(proof),
+                    3,
+                    portable,
+                    starts,
+                    batch,
+                    digests,
+                );
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(alone)) => {
                 let alone = |state: &mut _, blocks: &_| x86_64::alone(alone, state, blocks);
-                lanes::batch::<64, 16, Self, _>(proof, 5, alone, starts, batch, digests);
+                lanes::batch::<64, 16, Self, _>(
+                    Sets::<_, 5, 16, 1>(proof),
+                    5,
+                    alone,
+                    starts,
+                    batch,
+                    digests,
+                );
             }
             #[cfg(target_arch = "x86_64")]
             Code::ShaNi(proof) => {
                 let alone = |state: &mut _, blocks: &_| x86_64::alone(proof, state, blocks);
                 lanes::batch::<64, { x86_64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
+                );
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx2(proof) if batch.len() > 8 => {
+                let two = Sets::<_, 5, 8, 2>(proof);
+                lanes::batch::<64, 16, Self, _>(two, 3, portable, starts, batch, digests);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx2(proof) => {
+                let one = Sets::<_, 5, 8, 1>(proof);
+                lanes::batch::<64, 8, Self, _>(one, 3, portable, starts, batch, digests);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof) => {
+                lanes::batch::<64, 4, Self, _>(
+                    Sets::<_, 5, 4, 1>(proof),
+                    3,
+                    portable,
+                    starts,
+                    batch,
+                    digests,
+                );
+            }
+            #[cfg(target_arch = "aarch64")]
+            Code::Neon(proof) => {
+                lanes::batch::<64, 4, Self, _>(
+                    Sets::<_, 5, 4, 1>(proof),
+                    3,
+                    portable,
+                    starts,
+                    batch,
+                    digests,
                 );
             }
             #[cfg(target_arch = "aarch64")]

@@ -4,15 +4,15 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 mod portable;
+mod steps;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
-use super::hash::{self, Function, Hash, Starts, lanes};
+use super::hash::vectors::Sets;
+use super::hash::{self, Function, Hash, Starts, lanes, sha2};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
 
@@ -48,7 +48,10 @@ codes! {
     enum Code {
         "x86_64": Avx512 with ShaNi,
         "x86_64": ShaNi,
+        "x86_64": Avx2 with Bmi2,
+        "x86_64": Sse42,
         "aarch64": ArmSha2,
+        "aarch64": Neon,
         Portable,
     }
 }
@@ -81,12 +84,23 @@ impl Hash for Sha256 {
             Code::Portable => lanes::serial::<64, Self>(portable, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, None) => {
-                lanes::batch::<64, 16, Self, _>(proof, 3, portable, starts, batch, digests);
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks);
+                };
+                let one = Sets::<_, 8, 16, 1>(proof);
+                lanes::batch::<64, 16, Self, _>(one, 3, alone, starts, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(alone)) => {
                 let alone = |state: &mut _, blocks: &_| x86_64::alone(alone, state, blocks);
-                lanes::batch::<64, 16, Self, _>(proof, 7, alone, starts, batch, digests);
+                lanes::batch::<64, 16, Self, _>(
+                    Sets::<_, 8, 16, 1>(proof),
+                    7,
+                    alone,
+                    starts,
+                    batch,
+                    digests,
+                );
             }
             #[cfg(target_arch = "x86_64")]
             Code::ShaNi(proof) => {
@@ -94,6 +108,38 @@ impl Hash for Sha256 {
                 lanes::batch::<64, { x86_64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx2(proof, None) => {
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks);
+                };
+                let one = Sets::<_, 8, 8, 1>(proof);
+                lanes::batch::<64, 8, Self, _>(one, 3, alone, starts, batch, digests);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx2(proof, Some(bits)) => {
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone((proof, bits), proof, &K, portable, state, blocks);
+                };
+                let one = Sets::<_, 8, 8, 1>(proof);
+                lanes::batch::<64, 8, Self, _>(one, 3, alone, starts, batch, digests);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof) => {
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks);
+                };
+                let one = Sets::<_, 8, 4, 1>(proof);
+                lanes::batch::<64, 4, Self, _>(one, 3, alone, starts, batch, digests);
+            }
+            #[cfg(target_arch = "aarch64")]
+            Code::Neon(proof) => {
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks);
+                };
+                let one = Sets::<_, 8, 4, 1>(proof);
+                lanes::batch::<64, 4, Self, _>(one, 3, alone, starts, batch, digests);
             }
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha2(proof) => {

@@ -2,13 +2,15 @@
 //!
 #![doc = include_str!("../../docs/sha512.md")]
 
-#[cfg(target_arch = "x86_64")]
-mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod portable;
+mod steps;
 
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
-use super::hash::{self, Function, Hash, Starts, lanes};
+use super::hash::vectors::Sets;
+use super::hash::{self, Function, Hash, Starts, lanes, sha2};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
 
@@ -115,6 +117,10 @@ pub struct Sha512(Code);
 codes! {
     enum Code {
         "x86_64": Avx512 with Bmi2,
+        "x86_64": Avx2 with Bmi2,
+        "x86_64": Sse42,
+        "aarch64": ArmSha512,
+        "aarch64": Neon,
         Portable,
     }
 }
@@ -153,13 +159,94 @@ impl Hash for Sha512 {
             Code::Portable => lanes::serial::<128, Self>(portable, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, None) => {
-                lanes::batch::<128, 8, Self, _>(proof, 2, portable, starts, batch, digests);
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
+                };
+                lanes::batch::<128, 8, Self, _>(
+                    Sets::<_, 8, 8, 1>(proof),
+                    2,
+                    alone,
+                    starts,
+                    batch,
+                    digests,
+                );
             }
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof, Some(alone)) => {
-                let alone =
-                    |state: &mut _, blocks: &_| avx512::alone((proof, alone), state, blocks);
-                lanes::batch::<128, 8, Self, _>(proof, 2, alone, starts, batch, digests);
+            Code::Avx512(proof, Some(bits)) => {
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone((proof, bits), proof, &K, portable, state, blocks)
+                };
+                lanes::batch::<128, 8, Self, _>(
+                    Sets::<_, 8, 8, 1>(proof),
+                    2,
+                    alone,
+                    starts,
+                    batch,
+                    digests,
+                );
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx2(proof, None) => {
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
+                };
+                lanes::batch::<128, 4, Self, _>(
+                    Sets::<_, 8, 4, 1>(proof),
+                    2,
+                    alone,
+                    starts,
+                    batch,
+                    digests,
+                );
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx2(proof, Some(bits)) => {
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone((proof, bits), proof, &K, portable, state, blocks)
+                };
+                lanes::batch::<128, 4, Self, _>(
+                    Sets::<_, 8, 4, 1>(proof),
+                    2,
+                    alone,
+                    starts,
+                    batch,
+                    digests,
+                );
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof) => {
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
+                };
+                lanes::batch::<128, 2, Self, _>(
+                    Sets::<_, 8, 2, 1>(proof),
+                    2,
+                    alone,
+                    starts,
+                    batch,
+                    digests,
+                );
+            }
+            #[cfg(target_arch = "aarch64")]
+            Code::ArmSha512(proof) => {
+                let alone = |state: &mut _, blocks: &_| aarch64::alone(proof, state, blocks);
+                lanes::batch::<128, { aarch64::LANES }, Self, _>(
+                    proof, 2, alone, starts, batch, digests,
+                );
+            }
+            #[cfg(target_arch = "aarch64")]
+            Code::Neon(proof) => {
+                let alone = |state: &mut _, blocks: &_| {
+                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
+                };
+                lanes::batch::<128, 2, Self, _>(
+                    Sets::<_, 8, 2, 1>(proof),
+                    2,
+                    alone,
+                    starts,
+                    batch,
+                    digests,
+                );
             }
         }
     }

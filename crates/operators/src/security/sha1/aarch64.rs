@@ -40,36 +40,41 @@ pub(super) fn alone(_proof: ArmSha2, state: &mut [u32; 5], blocks: &[[u8; 64]]) 
 #[target_feature(enable = "sha2,neon")]
 fn compress<const N: usize>(states: &mut [[u32; 5]; N], blocks: [&[[u8; 64]]; N]) {
     // Words A to D, and E.
-    let mut kept = states.map(|state| {
+    let mut kept = [(vdupq_n_u32(0), 0); N];
+    for (kept, state) in kept.iter_mut().zip(&*states) {
         // SAFETY: four of the five words.
         let abcd = unsafe { vld1q_u32(state.as_ptr()) };
-        (abcd, state[4])
-    });
+        *kept = (abcd, state[4]);
+    }
     for block in 0..blocks[0].len() {
         let mut now = kept;
         let mut words = [[vdupq_n_u32(0); 4]; N];
         for (words, blocks) in words.iter_mut().zip(blocks) {
             *words = load(&blocks[block]);
         }
-        for group in 0..20 {
-            let constant = vdupq_n_u32(K[group / 5]);
-            for ((abcd, e), words) in now.iter_mut().zip(&mut words) {
-                // Four words in turn: the oldest makes room for the newest.
-                let at = |back: usize| words[(group + 4 - back) % 4];
-                if group >= 4 {
-                    let sum = vsha1su0q_u32(at(4), at(3), at(2));
-                    words[group % 4] = vsha1su1q_u32(sum, at(1));
-                }
-                let input = vaddq_u32(words[group % 4], constant);
-                let next = vsha1h_u32(vgetq_lane_u32::<0>(*abcd));
-                *abcd = match group / 5 {
-                    0 => vsha1cq_u32(*abcd, *e, input),
-                    2 => vsha1mq_u32(*abcd, *e, input),
-                    _ => vsha1pq_u32(*abcd, *e, input),
-                };
-                *e = next;
-            }
+        // Unrolled by hand: each four words have a register of their own only where their number is a constant. Four words in turn:
+        // the oldest make room for the newest.
+        macro_rules! four {
+            ($mix:ident, $($group:literal)+) => {
+                $(
+                    let constant = vdupq_n_u32(K[$group / 5]);
+                    for chain in 0..N {
+                        let words = &mut words[chain];
+                        let (abcd, e) = now[chain];
+                        let input = vaddq_u32(words[$group % 4], constant);
+                        if $group < 16 {
+                            let sum = vsha1su0q_u32(words[$group % 4], words[($group + 1) % 4], words[($group + 2) % 4]);
+                            words[$group % 4] = vsha1su1q_u32(sum, words[($group + 3) % 4]);
+                        }
+                        now[chain] = ($mix(abcd, e, input), vsha1h_u32(vgetq_lane_u32::<0>(abcd)));
+                    }
+                )+
+            };
         }
+        four!(vsha1cq_u32, 0 1 2 3 4);
+        four!(vsha1pq_u32, 5 6 7 8 9);
+        four!(vsha1mq_u32, 10 11 12 13 14);
+        four!(vsha1pq_u32, 15 16 17 18 19);
         for (kept, (abcd, e)) in kept.iter_mut().zip(now) {
             *kept = (vaddq_u32(kept.0, abcd), kept.1.wrapping_add(e));
         }

@@ -40,34 +40,38 @@ pub(super) fn alone(_proof: ArmSha2, state: &mut [u32; 8], blocks: &[[u8; 64]]) 
 #[target_feature(enable = "sha2,neon")]
 fn compress<const N: usize>(states: &mut [[u32; 8]; N], blocks: [&[[u8; 64]]; N]) {
     // Words A to D and E to H.
-    let mut kept = states.map(|state| {
+    let mut kept = [[vdupq_n_u32(0); 2]; N];
+    for (kept, state) in kept.iter_mut().zip(&*states) {
         // SAFETY: both loads lie inside the eight words.
-        unsafe { [vld1q_u32(state.as_ptr()), vld1q_u32(state[4..].as_ptr())] }
-    });
+        *kept = unsafe { [vld1q_u32(state.as_ptr()), vld1q_u32(state[4..].as_ptr())] };
+    }
     for block in 0..blocks[0].len() {
         let mut now = kept;
         let mut words = [[vdupq_n_u32(0); 4]; N];
         for (words, blocks) in words.iter_mut().zip(blocks) {
             *words = load(&blocks[block]);
         }
-        for (group, constants) in K.as_chunks::<4>().0.iter().enumerate() {
-            // SAFETY: four words.
-            let constants = unsafe { vld1q_u32(constants.as_ptr()) };
-            for ([abcd, efgh], words) in now.iter_mut().zip(&mut words) {
-                // Four words in turn: the oldest makes room for the newest.
-                let at = |back: usize| words[(group + 4 - back) % 4];
-                let four = if group < 4 {
-                    words[group]
-                } else {
-                    vsha256su1q_u32(vsha256su0q_u32(at(4), at(3)), at(2), at(1))
-                };
-                words[group % 4] = four;
-                let input = vaddq_u32(four, constants);
-                let before = *abcd;
-                *abcd = vsha256hq_u32(before, *efgh, input);
-                *efgh = vsha256h2q_u32(*efgh, before, input);
-            }
+        // Unrolled by hand: each four words have a register of their own only where their number is a constant. Four words in turn:
+        // the oldest make room for the newest.
+        macro_rules! four {
+            ($($group:literal)+) => {
+                $(
+                    // SAFETY: four words.
+                    let constants = unsafe { vld1q_u32(K.as_chunks::<4>().0[$group].as_ptr()) };
+                    for chain in 0..N {
+                        let words = &mut words[chain];
+                        let [abcd, efgh] = now[chain];
+                        let input = vaddq_u32(words[$group % 4], constants);
+                        if $group < 12 {
+                            let sum = vsha256su0q_u32(words[$group % 4], words[($group + 1) % 4]);
+                            words[$group % 4] = vsha256su1q_u32(sum, words[($group + 2) % 4], words[($group + 3) % 4]);
+                        }
+                        now[chain] = [vsha256hq_u32(abcd, efgh, input), vsha256h2q_u32(efgh, abcd, input)];
+                    }
+                )+
+            };
         }
+        four!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         for (kept, now) in kept.iter_mut().zip(now) {
             *kept = [vaddq_u32(kept[0], now[0]), vaddq_u32(kept[1], now[1])];
         }

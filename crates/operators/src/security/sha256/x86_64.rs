@@ -56,24 +56,39 @@ fn compress<const N: usize>(states: &mut [[u32; 8]; N], blocks: [&[[u8; 64]]; N]
         for (words, blocks) in words.iter_mut().zip(blocks) {
             *words = load(&blocks[block], swap);
         }
-        for (group, constants) in K.as_chunks::<4>().0.iter().enumerate() {
-            let word = |at: usize| constants[at].cast_signed();
-            let constants = _mm_set_epi32(word(3), word(2), word(1), word(0));
-            for ([abef, cdgh], words) in now.iter_mut().zip(&mut words) {
-                // Four words in turn: the oldest makes room for the newest.
-                let at = |back: usize| words[(group + 4 - back) % 4];
-                let four = if group < 4 {
-                    words[group]
-                } else {
-                    let sum = _mm_sha256msg1_epu32(at(4), at(3));
-                    let sum = _mm_add_epi32(sum, _mm_alignr_epi8::<4>(at(1), at(2)));
-                    _mm_sha256msg2_epu32(sum, at(1))
-                };
-                words[group % 4] = four;
-                let input = _mm_add_epi32(four, constants);
-                *cdgh = _mm_sha256rnds2_epu32(*cdgh, *abef, input);
-                let input = _mm_shuffle_epi32::<0b00_00_11_10>(input);
-                *abef = _mm_sha256rnds2_epu32(*abef, *cdgh, input);
+        macro_rules! four {
+            ($($group:expr),+) => {
+                $(
+                    let group: usize = $group;
+                    let constants = &K.as_chunks::<4>().0[group];
+                    let word = |at: usize| constants[at].cast_signed();
+                    let constants = _mm_set_epi32(word(3), word(2), word(1), word(0));
+                    for ([abef, cdgh], words) in now.iter_mut().zip(&mut words) {
+                        // Four words in turn: the oldest makes room for the newest.
+                        let at = |back: usize| words[(group + 4 - back) % 4];
+                        let four = if group < 4 {
+                            words[group]
+                        } else {
+                            let sum = _mm_sha256msg1_epu32(at(4), at(3));
+                            let sum = _mm_add_epi32(sum, _mm_alignr_epi8::<4>(at(1), at(2)));
+                            _mm_sha256msg2_epu32(sum, at(1))
+                        };
+                        words[group % 4] = four;
+                        let input = _mm_add_epi32(four, constants);
+                        *cdgh = _mm_sha256rnds2_epu32(*cdgh, *abef, input);
+                        let input = _mm_shuffle_epi32::<0b00_00_11_10>(input);
+                        *abef = _mm_sha256rnds2_epu32(*abef, *cdgh, input);
+                    }
+                )+
+            };
+        }
+        // One chain is unrolled, so that its words stay in registers and nothing is added to its latency. The words of several chains
+        // do not fit there, and unrolled they are slower.
+        if N == 1 {
+            four!(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        } else {
+            for group in 0..16 {
+                four!(group);
             }
         }
         for (kept, now) in kept.iter_mut().zip(now) {

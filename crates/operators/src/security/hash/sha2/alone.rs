@@ -1,0 +1,193 @@
+//! One message: the words of several blocks side by side in vectors, which need no state, and the steps block by block.
+//!
+//! Between the steps of each block stand the words of the blocks that follow: steps wait for each other, words do not.
+
+use super::Sums;
+use crate::security::hash::vectors::{Enter, Vectors, Work};
+
+/// Takes one message forward, by vectors `v`, in a function that has what `entry` stands for; a few blocks by `few`, because a vector
+/// costs the same however few blocks it has.
+#[inline(always)]
+pub(crate) fn alone<
+    W: Sums,
+    P: Vectors<W, N>,
+    const N: usize,
+    const BLOCK: usize,
+    const STEPS: usize,
+>(
+    entry: impl Enter,
+    v: P,
+    constants: &[W; STEPS],
+    few: impl Fn(&mut [W; 8], &[[u8; BLOCK]]),
+    state: &mut [W; 8],
+    blocks: &[[u8; BLOCK]],
+) {
+    if blocks.len() <= N.div_ceil(4) {
+        return few(state, blocks);
+    }
+    entry.enter(Alone {
+        v,
+        constants,
+        state,
+        blocks,
+    });
+}
+
+/// A message to be taken forward.
+struct Alone<'a, W, P, const N: usize, const BLOCK: usize, const STEPS: usize> {
+    v: P,
+    constants: &'a [W; STEPS],
+    state: &'a mut [W; 8],
+    blocks: &'a [[u8; BLOCK]],
+}
+
+impl<E, W: Sums, P: Vectors<W, N>, const N: usize, const BLOCK: usize, const STEPS: usize> Work<E>
+    for Alone<'_, W, P, N, BLOCK, STEPS>
+{
+    #[inline(always)]
+    fn run(self, _entry: E) {
+        let Self {
+            v,
+            constants,
+            state,
+            blocks,
+        } = self;
+        let mut chunks = blocks.chunks(N);
+        let Some(mut now) = chunks.next() else {
+            return;
+        };
+        let (mut first, mut second) = (Schedule::new(), Schedule::new());
+        let (mut schedule, mut later) = (&mut first, &mut second);
+        schedule.start(v, constants, now);
+        for t in (16..STEPS).step_by(8) {
+            schedule.more(v, constants, t, 8);
+        }
+        for next in chunks {
+            later.start(v, constants, next);
+            for block in 0..N {
+                let words = Some((constants, &mut *later));
+                steps(v, state, schedule, block, words);
+            }
+            std::mem::swap(&mut schedule, &mut later);
+            now = next;
+        }
+        for block in 0..now.len() {
+            steps(v, state, schedule, block, None);
+        }
+    }
+}
+
+/// Of each step, the words of up to `N` blocks side by side.
+#[repr(C, align(64))]
+struct Schedule<W, const N: usize, const STEPS: usize>([Words<W, N>; STEPS]);
+
+/// The words of a step.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Words<W, const N: usize> {
+    words: [W; N],
+    /// The summands of the step: its words and its constant. Beside the words, so that one address leads to both.
+    inputs: [W; N],
+}
+
+impl<W: Sums, const N: usize, const STEPS: usize> Schedule<W, N, STEPS> {
+    fn new() -> Self {
+        let none = Words {
+            words: [W::ZERO; N],
+            inputs: [W::ZERO; N],
+        };
+        Self([none; STEPS])
+    }
+
+    /// The words that blocks have. Where there are fewer than `N`, the last one again.
+    #[inline(always)]
+    fn start<P: Vectors<W, N>, const BLOCK: usize>(
+        &mut self,
+        v: P,
+        constants: &[W; STEPS],
+        blocks: &[[u8; BLOCK]],
+    ) {
+        let mut rows = [blocks; N];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = &blocks[i.min(blocks.len() - 1)..];
+        }
+        for (t, word) in v.words(&rows, 0).into_iter().enumerate() {
+            let word = v.swap(word);
+            self.0[t].set(v, word, constants[t]);
+        }
+    }
+
+    /// `count` of the words that follow, from word `t` on.
+    #[inline(always)]
+    fn more<P: Vectors<W, N>>(&mut self, v: P, constants: &[W; STEPS], t: usize, count: usize) {
+        let all = &mut self.0[t - 16..][..16 + count];
+        let constants = &constants[t..][..count];
+        for i in 0..count {
+            let sum = v.add(v.load(&all[i].words), v.load(&all[i + 9].words));
+            let sum = v.add(sum, W::more_0(v, v.load(&all[i + 1].words)));
+            let word = v.add(sum, W::more_1(v, v.load(&all[i + 14].words)));
+            all[i + 16].set(v, word, constants[i]);
+        }
+    }
+}
+
+impl<W: Sums, const N: usize> Words<W, N> {
+    #[inline(always)]
+    fn set<P: Vectors<W, N>>(&mut self, v: P, word: P::V, constant: W) {
+        v.store(&mut self.words, word);
+        v.store(&mut self.inputs, v.add(word, v.splat(constant)));
+    }
+}
+
+/// The steps of a block; between them its share of later blocks' words, if there are any.
+#[inline(always)]
+fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
+    v: P,
+    state: &mut [W; 8],
+    Schedule(all): &Schedule<W, N, STEPS>,
+    block: usize,
+    mut later: Option<(&[W; STEPS], &mut Schedule<W, N, STEPS>)>,
+) {
+    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
+    let mut differed = b ^ c;
+    // Eight steps make eight words of one block, thus vectors of eight words: the first eights do, as many as make all words.
+    let (share, every) = (8usize.div_ceil(N), N.div_ceil(8));
+    let mut made = 16 + block * (STEPS - 16) / N;
+    macro_rules! step {
+        ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident, $words:expr) => {
+            // What the step before has just made, e and a, comes in last.
+            let sum = $h.plus($words.inputs[block]).settled();
+            $h = sum.plus($g & !$e).settled();
+            let sum_1 = $e.upper_1();
+            // The majority of a, b and c; the next step takes a ^ b for its b ^ c.
+            let differ = $a ^ $b;
+            let most = ((differ & differed) ^ $b).settled();
+            $h = $h.plus($e & $f).settled().plus(sum_1);
+            $d = $d.plus($h).in_place();
+            $h = $h.plus(most).settled().plus($a.upper_0()).in_place();
+            differed = differ;
+        };
+    }
+    for (eight, all) in all.as_chunks::<8>().0.iter().enumerate() {
+        let has_share = eight < (STEPS - 16) / 8 && eight % every == 0;
+        step!(a b c d e f g h, all[0]);
+        step!(h a b c d e f g, all[1]);
+        step!(g h a b c d e f, all[2]);
+        step!(f g h a b c d e, all[3]);
+        // A half of the share here, rounded down.
+        if let (true, Some((constants, later))) = (has_share, &mut later) {
+            later.more(v, constants, made, share / 2);
+        }
+        step!(e f g h a b c d, all[4]);
+        step!(d e f g h a b c, all[5]);
+        step!(c d e f g h a b, all[6]);
+        step!(b c d e f g h a, all[7]);
+        if let (true, Some((constants, later))) = (has_share, &mut later) {
+            later.more(v, constants, made + share / 2, share - share / 2);
+            made += share;
+        }
+    }
+    for (word, add) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
+        *word = word.plus(add);
+    }
+}
