@@ -81,6 +81,10 @@ implementations! {
     Gfni = "gfni" needs Gfni,
     /// See [`isa::ShaNi`].
     ShaNi = "sha-ni" needs ShaNi,
+    /// See [`isa::AesNi`].
+    AesNi = "aes-ni" needs AesNi,
+    /// See [`isa::VaesAvx2`].
+    VaesAvx2 = "vaes-avx2" needs VaesAvx2,
     /// See [`isa::Vaes`].
     Vaes = "vaes" needs Vaes,
     /// See [`isa::Neon`].

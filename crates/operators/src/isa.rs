@@ -104,6 +104,32 @@ token!(
 );
 
 token!(
+    /// x86-64 with AES-NI and PCLMULQDQ, a round of a block of AES, a carry-less product of 64 bits, and SSE4.1.
+    AesNi,
+    "x86_64",
+    is_x86_feature_detected,
+    ["aes", "pclmulqdq", "sse4.1", "ssse3"],
+    "an x86-64 CPU with AES-NI, PCLMULQDQ and SSE4.1"
+);
+
+token!(
+    /// x86-64 with AVX2, VAES and VPCLMULQDQ: a round of two blocks of AES, two carry-less products of 64 bits, at once.
+    VaesAvx2,
+    "x86_64",
+    is_x86_feature_detected,
+    [
+        "avx2",
+        "vaes",
+        "vpclmulqdq",
+        "aes",
+        "pclmulqdq",
+        "sse4.1",
+        "ssse3"
+    ],
+    "an x86-64 CPU with AVX2, VAES and VPCLMULQDQ"
+);
+
+token!(
     /// x86-64 with AVX-512 (F, BW, VL), VAES and VPCLMULQDQ: a round of four blocks of AES, four carry-less products of 64
     /// bits, at once.
     Vaes,
@@ -116,10 +142,26 @@ token!(
         "vaes",
         "vpclmulqdq",
         "aes",
-        "pclmulqdq"
+        "pclmulqdq",
+        "sse4.1",
+        "ssse3"
     ],
     "an x86-64 CPU with AVX-512 F/BW/VL, VAES and VPCLMULQDQ"
 );
+
+/// Has all that is needed.
+impl From<VaesAvx2> for AesNi {
+    fn from(_: VaesAvx2) -> Self {
+        Self(())
+    }
+}
+
+/// Has all that is needed.
+impl From<Vaes> for AesNi {
+    fn from(_: Vaes) -> Self {
+        Self(())
+    }
+}
 
 token!(
     /// Armv8-A with Advanced SIMD.
@@ -140,7 +182,7 @@ token!(
 );
 
 token!(
-    /// Armv8-A with the AES extension.
+    /// Armv8-A with the AES extension: a round of a block, and carry-less products of 64 bits.
     ArmAes,
     "aarch64",
     is_aarch64_feature_detected,

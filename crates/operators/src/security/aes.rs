@@ -8,21 +8,13 @@
 #![doc = include_str!("../../docs/aes-cbc.md")]
 #![doc = include_str!("../../docs/aes-xts.md")]
 
-#[cfg(target_arch = "aarch64")]
-mod aarch64;
 #[cfg(feature = "aws-lc")]
 mod aws_lc;
 mod form;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod lanes;
 mod portable;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod schedule;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod stealing;
 mod text;
-#[cfg(target_arch = "x86_64")]
-mod vaes;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vectors;
 mod workload;
 
 use std::fmt;
@@ -230,12 +222,17 @@ impl Aes {
     /// The paths of CTR, CBC and XTS, best first.
     pub const PATHS: &'static [Implementation] = &[
         Implementation::Vaes,
+        Implementation::VaesAvx2,
+        Implementation::AesNi,
         Implementation::ArmAes,
         Implementation::Portable,
     ];
     /// The paths of GCM, best first.
     pub const GCM_PATHS: &'static [Implementation] = &[
         Implementation::Vaes,
+        Implementation::VaesAvx2,
+        Implementation::AesNi,
+        Implementation::ArmAes,
         Implementation::AwsLc,
         Implementation::Portable,
     ];
@@ -254,10 +251,18 @@ impl Aes {
         let code: Option<Box<dyn Code>> = match path.among(spec.name(), paths)? {
             Implementation::Portable => Some(portable::new(form, key)),
             #[cfg(target_arch = "x86_64")]
-            Implementation::Vaes => isa::Vaes::detect().map(|proof| vaes::new(proof, form, key)),
+            Implementation::Vaes => isa::Vaes::detect().map(|proof| vectors::new(proof, form, key)),
+            #[cfg(target_arch = "x86_64")]
+            Implementation::VaesAvx2 => {
+                isa::VaesAvx2::detect().map(|proof| vectors::new(proof, form, key))
+            }
+            #[cfg(target_arch = "x86_64")]
+            Implementation::AesNi => {
+                isa::AesNi::detect().map(|proof| vectors::new(proof, form, key))
+            }
             #[cfg(target_arch = "aarch64")]
             Implementation::ArmAes => {
-                isa::ArmAes::detect().map(|proof| aarch64::new(proof, form, key))
+                isa::ArmAes::detect().map(|proof| vectors::new(proof, form, key))
             }
             #[cfg(feature = "aws-lc")]
             Implementation::AwsLc => Some(Box::new(aws_lc::Gcm::new(form, key)?)),

@@ -69,6 +69,33 @@ pub(super) struct Apart<'a> {
     slots: SlotIter<'a>,
 }
 
+/// See [`Form::items`].
+pub(super) struct Each<'a, P> {
+    form: Form,
+    places: P,
+    outcomes: std::slice::IterMut<'a, Result<u32, JobError>>,
+}
+
+impl<'a, P: Places<'a>> Iterator for Each<'a, P> {
+    type Item = (Parts<'a>, &'a mut Result<u32, JobError>);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let outcome = self.outcomes.next()?;
+            match self.places.next(self.form) {
+                Ok(parts) => {
+                    *outcome = parts.output_bytes();
+                    if outcome.is_ok() {
+                        return Some((parts, outcome));
+                    }
+                }
+                Err(error) => *outcome = Err(error),
+            }
+        }
+    }
+}
+
 impl Parts<'_> {
     /// Bytes of the output.
     ///
@@ -276,6 +303,18 @@ impl Form {
         })
     }
 
+    /// Each item's parts, and its outcome, which is that all is well.
+    #[inline(always)]
+    pub(super) fn items<'a, P: Places<'a>>(self, work: Work<'a, P>) -> Each<'a, P> {
+        // At once, so that the list is not asked for room at each item.
+        work.outcomes.resize(work.places.count(), Ok(0));
+        Each {
+            form: self,
+            places: work.places,
+            outcomes: work.outcomes.iter_mut(),
+        }
+    }
+
     /// Runs `code` on each item's parts, and notes each outcome.
     #[inline(always)]
     pub(super) fn each<'a>(
@@ -283,15 +322,10 @@ impl Form {
         work: Work<'a, impl Places<'a>>,
         mut code: impl FnMut(Parts<'a>) -> Result<(), JobError>,
     ) {
-        let mut places = work.places;
-        // At once, so that the list is not asked for room at each item.
-        work.outcomes.resize(places.count(), Ok(0));
-        for outcome in work.outcomes {
-            *outcome = places.next(self).and_then(|parts| {
-                let len = parts.output_bytes();
-                code(parts)?;
-                len
-            });
+        for (parts, outcome) in self.items(work) {
+            if let Err(error) = code(parts) {
+                *outcome = Err(error);
+            }
         }
     }
 

@@ -1,0 +1,97 @@
+//! Counter mode: the counter blocks of a group at once.
+
+use aes::cipher::inout::InOutBuf;
+use dpb_core::Direction;
+
+use super::blocks::{Blocks, Task, lowest};
+use super::rounds::{RoundKeys, broadcast, encrypt};
+use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
+use crate::security::aes::text::{chunks, groups};
+
+/// Each item.
+pub(super) struct Crypt<'a, 'k, P, const N: usize> {
+    pub(super) keys: &'k RoundKeys<N>,
+    pub(super) form: Form,
+    pub(super) work: Work<'a, P>,
+}
+
+impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for Crypt<'a, '_, P, N> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const W: usize>(self, t: T) {
+        let keys = broadcast(t, self.keys);
+        let form = self.form.known(Mode::Ctr, Direction::Encrypt);
+        for (parts, _) in form.items(self.work) {
+            let first = u128::from_be_bytes(parts.iv.try_into().expect("sixteen bytes"));
+            let blocks = (parts.text.len() / BLOCK) as u64;
+            // Room for the counters behind the last block, which are computed and not used.
+            match (first as u64).checked_add(blocks + 4 * W as u64) {
+                Some(_) => in_one_word::<T, N, W>(t, &keys, first, parts.text),
+                None => t.enter(AcrossWords {
+                    keys: &keys,
+                    first,
+                    text: parts.text,
+                }),
+            }
+        }
+    }
+}
+
+/// The case in which only the lower word of the counter changes.
+#[inline(always)]
+fn in_one_word<T: Blocks, const N: usize, const W: usize>(
+    t: T,
+    keys: &[T::Reg; N],
+    first: u128,
+    text: InOutBuf<'_, '_, u8>,
+) {
+    let first = t.from_words([first as u64, (first >> 64) as u64]);
+    let mut counter = t.add64_4(t.repeat(first), t.load(&const { lowest([0, 1, 2, 3]) }));
+    let four = t.load(&const { lowest([4; 4]) });
+    let (whole, rest) = groups::<W, 64>(text);
+    for mut text in whole {
+        let mut stream = [counter; W];
+        for stream in &mut stream {
+            *stream = t.swap4(counter);
+            counter = t.add64_4(counter, four);
+        }
+        let stream = encrypt(t, keys, stream);
+        for i in 0..W {
+            let crypt = t.xor4(t.load(&text.get_in()[i]), stream[i]);
+            t.store(&mut text.get_out()[i], crypt);
+        }
+    }
+    for mut text in chunks(rest, 64) {
+        let [stream] = encrypt(t, keys, [t.swap4(counter)]);
+        counter = t.add64_4(counter, four);
+        let crypt = t.xor4(t.load_some(text.get_in()), stream);
+        t.store_some(text.get_out(), crypt);
+    }
+}
+
+/// The case in which both words change, which one item in 2^60 sees: four blocks at a time.
+struct AcrossWords<'a, T: Blocks, const N: usize> {
+    keys: &'a [T::Reg; N],
+    first: u128,
+    text: InOutBuf<'a, 'a, u8>,
+}
+
+impl<T: Blocks, const N: usize> Task<T> for AcrossWords<'_, T, N> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const W: usize>(self, t: T) {
+        let mut counter = self.first;
+        for mut text in chunks(self.text, 64) {
+            let mut counters = [0; 64];
+            for block in counters.as_chunks_mut().0 {
+                *block = counter.to_be_bytes();
+                counter = counter.wrapping_add(1);
+            }
+            let [stream] = encrypt(t, self.keys, [t.load(&counters)]);
+            let crypt = t.xor4(t.load_some(text.get_in()), stream);
+            t.store_some(text.get_out(), crypt);
+        }
+    }
+}
