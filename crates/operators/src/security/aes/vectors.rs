@@ -7,6 +7,7 @@
 mod aarch64;
 mod blocks;
 mod cbc;
+mod counter;
 mod ctr;
 mod gcm;
 mod hash;

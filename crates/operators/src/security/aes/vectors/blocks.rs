@@ -229,13 +229,6 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
         }
         four
     }
-
-    #[inline(always)]
-    fn pin4(self, four: &mut Self::Four) {
-        for r in 0..Self::REGS {
-            self.pin(&mut four[r]);
-        }
-    }
 }
 
 /// A block in a register of its own.

@@ -3,7 +3,8 @@
 use aes::cipher::inout::InOutBuf;
 use dpb_core::Direction;
 
-use super::blocks::{Blocks, Task, lowest};
+use super::blocks::{Blocks, Task};
+use super::counter::Counter;
 use super::rounds::{RoundKeys, broadcast, encrypt};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
@@ -23,11 +24,12 @@ impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for Crypt<'a, '_, P, 
         let keys = broadcast(t, self.keys);
         let form = self.form.known(Mode::Ctr, Direction::Encrypt);
         for (parts, _) in form.items(self.work) {
-            let first = u128::from_be_bytes(parts.iv.try_into().expect("sixteen bytes"));
+            let iv: &[u8; BLOCK] = parts.iv.try_into().expect("sixteen bytes");
+            let first = u128::from_be_bytes(*iv);
             let blocks = (parts.text.len() / BLOCK) as u64;
             // Room for the counters behind the last block, which are computed and not used.
             match (first as u64).checked_add(blocks + 4 * W as u64) {
-                Some(_) => in_one_word::<T, N, W>(t, &keys, first, parts.text),
+                Some(_) => in_one_word::<T, N, W>(t, &keys, iv, parts.text),
                 None => t.enter(AcrossWords {
                     keys: &keys,
                     first,
@@ -43,28 +45,21 @@ impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for Crypt<'a, '_, P, 
 fn in_one_word<T: Blocks, const N: usize, const W: usize>(
     t: T,
     keys: &[T::Reg; N],
-    first: u128,
+    iv: &[u8; BLOCK],
     text: InOutBuf<'_, '_, u8>,
 ) {
-    let first = t.from_words([first as u64, (first >> 64) as u64]);
-    let mut counter = t.add64_4(t.repeat(first), t.load(&const { lowest([0, 1, 2, 3]) }));
-    let four = t.load(&const { lowest([4; 4]) });
+    let first = t.broadcast(t.load_block(iv));
+    let mut counter = Counter::<T, 64>::new(t, first, iv[BLOCK - 1], 0);
     let (whole, rest) = groups::<W, 64>(text);
     for mut text in whole {
-        let mut stream = [counter; W];
-        for stream in &mut stream {
-            *stream = t.swap4(counter);
-            counter = t.add64_4(counter, four);
-        }
-        let stream = encrypt(t, keys, stream);
+        let stream = encrypt(t, keys, counter.next::<W>(t));
         for i in 0..W {
             let crypt = t.xor4(t.load(&text.get_in()[i]), stream[i]);
             t.store(&mut text.get_out()[i], crypt);
         }
     }
     for mut text in chunks(rest, 64) {
-        let [stream] = encrypt(t, keys, [t.swap4(counter)]);
-        counter = t.add64_4(counter, four);
+        let [stream] = encrypt(t, keys, counter.next::<1>(t));
         let crypt = t.xor4(t.load_some(text.get_in()), stream);
         t.store_some(text.get_out(), crypt);
     }

@@ -3,7 +3,8 @@
 use aes::cipher::inout::InOutBuf;
 use dpb_core::{Direction, JobError};
 
-use super::blocks::{Block, Blocks, Task, highest, lowest};
+use super::blocks::{Block, Blocks, Task};
+use super::counter::Counter;
 use super::hash::{Hash, Powers, SUMMANDS};
 use super::rounds::{RoundKeys, broadcast, encrypt, encrypt_one, rounds};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
@@ -86,14 +87,13 @@ impl<T: Blocks, const N: usize> Item<'_, T, N> {
     fn run<const ENCRYPT: bool, const IS_LONG: bool, const W: usize>(self, t: T) -> Block<T> {
         let Self { keys, aad, .. } = self;
         let one = t.one();
-        // Behind the nonce four bytes of zeros: the counter, here the lowest of a block's 32-bit words.
         let (low, high) = self.iv.split_first_chunk().expect("twelve bytes");
         let high = u32::from_le_bytes(high.try_into().expect("twelve bytes"));
         let nonce = [u64::from_le_bytes(*low), u64::from(high)];
-        let start = t.repeat(t.swap(t.from_words(nonce)));
+        // The counter, in four bytes behind the nonce, is one for the tag, and goes on from two for the text.
         let first = one.from_words([nonce[0], nonce[1] | 1 << 56]);
         let mask = encrypt_one(t, keys, first);
-        let mut counter = t.add32_4(start, t.load(&const { lowest([2, 3, 4, 5]) }));
+        let mut counter = Counter::new(t, t.from_words(nonce), 0, 2);
 
         let blocks = |bytes: usize| bytes.div_ceil(BLOCK);
         let text_bytes = self.text.len();
@@ -117,8 +117,7 @@ impl<T: Blocks, const N: usize> Item<'_, T, N> {
         }
         hash.begin_if_none(t, blocks(rest.len()) + 1);
         for mut text in chunks(rest, 64) {
-            let [stream]: [_; 1] = encrypt(t, keys, [t.swap4(counter)]);
-            counter = t.add32_4(counter, t.load(&const { lowest([4; 4]) }));
+            let [stream] = encrypt(t, keys, counter.next::<1>(t));
             let plain_or_crypt = t.load_some(text.get_in());
             let made = t.first(t.xor4(plain_or_crypt, stream), text.len());
             t.store_some(text.get_out(), made);
@@ -142,12 +141,12 @@ fn many<'a, T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
     t: T,
     keys: &[T::Reg; N],
     mut hash: Hash<'a, T>,
-    mut counter: T::Four,
+    mut counter: Counter<T, 32>,
     text: InOutBuf<'_, '_, [[u8; 64]; W]>,
     behind: usize,
-) -> (Hash<'a, T>, T::Four) {
+) -> (Hash<'a, T>, Counter<T, 32>) {
     let mut group = [t.zeros(); W];
-    let stream: [_; W] = encrypt(t, keys, next_counters(t, &mut counter));
+    let stream = encrypt(t, keys, counter.next::<W>(t));
     let mut left = text.len();
     let mut text = text.into_iter();
     let mut now = text.next().expect("two groups at least");
@@ -160,8 +159,8 @@ fn many<'a, T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
     for mut now in text {
         hash.begin_if_none(t, SUMMANDS.min(left * 4 * W + behind));
         left -= 1;
-        let powers = hash.next_powers(4 * W).as_flattened().as_chunks::<64>().0;
-        let mut blocks = next_counters::<T, W>(t, &mut counter);
+        let powers = hash.next_powers::<W>();
+        let mut blocks = counter.next::<W>(t);
         for four in &mut blocks {
             for r in 0..T::REGS {
                 four[r] = t.start(four[r], keys[0]);
@@ -172,13 +171,8 @@ fn many<'a, T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
         for i in 0..W {
             let at = 1 + step * i;
             rounds(t, keys, at..at + step / 2, &mut blocks);
-            hash.add_product(t, group[i], &powers[i]);
+            hash.add_product(t, group[i], powers.each(i));
             rounds(t, keys, at + step / 2..at + step, &mut blocks);
-            // The compiler would move one block's rounds behind another's for want of registers, and the CPU would not look far
-            // enough ahead to start them together.
-            for four in &mut blocks {
-                t.pin4(four);
-            }
         }
         rounds(t, keys, 9..N - 1, &mut blocks);
         for i in 0..W {
@@ -197,27 +191,4 @@ fn many<'a, T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
         hash.add(t, four, 4);
     }
     (hash, counter)
-}
-
-/// The counter blocks of a group, and `counter` taken forward behind them.
-#[inline(always)]
-fn next_counters<T: Blocks, const W: usize>(t: T, counter: &mut T::Four) -> [T::Four; W] {
-    let mut blocks = [t.swap4(*counter); W];
-    // Mostly only the last byte of the counter changes, which can be added to where it is.
-    let last_byte = t.words(counter[0])[0] & 0xff;
-    if last_byte < 256 - 4 * W as u64 {
-        let four = t.load(&const { highest([4; 4]) });
-        for i in 1..W {
-            blocks[i] = t.add32_4(blocks[i - 1], four);
-        }
-        for _ in 0..W {
-            *counter = t.add32_4(*counter, t.load(&const { lowest([4; 4]) }));
-        }
-        return blocks;
-    }
-    for block in &mut blocks {
-        *block = t.swap4(*counter);
-        *counter = t.add32_4(*counter, t.load(&const { lowest([4; 4]) }));
-    }
-    blocks
 }

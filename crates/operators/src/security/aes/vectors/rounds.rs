@@ -117,6 +117,20 @@ pub(super) fn rounds<T: Blocks, const N: usize, const W: usize>(
                 four[r] = t.round(four[r], [keys[i - 1], keys[i]]);
             }
         }
+        keep_order(t, blocks);
+    }
+}
+
+/// Keeps the compiler from moving one block's rounds behind another's, which it does for want of registers: the CPU would not
+/// look far enough ahead to start them together.
+#[inline(always)]
+fn keep_order<T: Blocks, const W: usize>(t: T, blocks: &mut [T::Four; W]) {
+    if W * T::REGS > 1 {
+        for four in blocks {
+            for r in 0..T::REGS {
+                t.pin(&mut four[r]);
+            }
+        }
     }
 }
 
@@ -153,6 +167,7 @@ pub(super) fn encrypt_each<T: Blocks, const N: usize, const W: usize>(
                 blocks[w][r] = t.round(blocks[w][r], [keys[w][i - 1][r], keys[w][i][r]]);
             }
         }
+        keep_order(t, &mut blocks);
     }
     for w in 0..W {
         for r in 0..T::REGS {
@@ -180,6 +195,7 @@ pub(super) fn decrypt<T: Blocks, const N: usize, const W: usize>(
                 four[r] = t.inverse_round(four[r], [keys[i - 1], keys[i]]);
             }
         }
+        keep_order(t, &mut blocks);
     }
     for four in &mut blocks {
         for r in 0..T::REGS {
