@@ -17,6 +17,7 @@ mod text;
 mod vectors;
 mod workload;
 
+use std::any::Any;
 use std::fmt;
 
 use dpb_core::sessions::NUMBER_BYTES;
@@ -175,23 +176,24 @@ trait Code: Send + Sync {
     fn run(&self, work: Work<'_, Apart<'_>>);
     /// The same where slots overlay their items.
     fn run_in_place(&self, work: Work<'_, Overlays<'_>>);
-    /// The round keys, if items of different keys gain from being together: in CBC, which encrypts one block after another.
-    fn chained(&self) -> Option<&[[u8; 16]]>;
-    /// [`Code::run`] for items with round keys of their own: those that as many codes of this path, mode and length of key have.
-    fn run_each(&self, keys: &[&[[u8; 16]]], work: Work<'_, Apart<'_>>);
+    /// The keys, if items of different keys gain from being together.
+    fn keys(&self) -> Option<&dyn Any>;
+    /// [`Code::run`] for items with keys of their own: those that as many codes of this path, mode and length of key have, one at
+    /// least.
+    fn run_each(&self, keys: &[&dyn Any], work: Work<'_, Apart<'_>>);
     /// The same where slots overlay their items.
-    fn run_each_in_place(&self, keys: &[&[[u8; 16]]], work: Work<'_, Overlays<'_>>);
+    fn run_each_in_place(&self, keys: &[&dyn Any], work: Work<'_, Overlays<'_>>);
 }
 
 /// [`Code`], written once.
 trait Coder: Send + Sync {
     fn on<'a>(&self, work: Work<'a, impl Places<'a>>);
-    /// See [`Code::chained`].
-    fn chained(&self) -> Option<&[[u8; 16]]> {
+    /// See [`Code::keys`].
+    fn keys(&self) -> Option<&dyn Any> {
         None
     }
     /// See [`Code::run_each`].
-    fn on_each<'a>(&self, _keys: &[&[[u8; 16]]], _work: Work<'a, impl Places<'a>>) {
+    fn on_each<'a>(&self, _keys: &[&dyn Any], _work: Work<'a, impl Places<'a>>) {
         unreachable!("only where there are such keys");
     }
 }
@@ -205,15 +207,15 @@ impl<C: Coder> Code for C {
         self.on(work);
     }
 
-    fn chained(&self) -> Option<&[[u8; 16]]> {
-        Coder::chained(self)
+    fn keys(&self) -> Option<&dyn Any> {
+        Coder::keys(self)
     }
 
-    fn run_each(&self, keys: &[&[[u8; 16]]], work: Work<'_, Apart<'_>>) {
+    fn run_each(&self, keys: &[&dyn Any], work: Work<'_, Apart<'_>>) {
         self.on_each(keys, work);
     }
 
-    fn run_each_in_place(&self, keys: &[&[[u8; 16]]], work: Work<'_, Overlays<'_>>) {
+    fn run_each_in_place(&self, keys: &[&dyn Any], work: Work<'_, Overlays<'_>>) {
         self.on_each(keys, work);
     }
 }
@@ -331,21 +333,22 @@ impl PerSession {
         Ok(Self { of, form, path })
     }
 
-    /// Calls `run` with some items at a time, a code, and the round keys of each item where these are not all the code's own.
+    /// Calls `run` with some items at a time, a code, and the keys of each item where these are not all the code's own.
     fn each<'a>(
         wanted: Wanted<'a, Aes>,
-        mut run: impl FnMut(&'a dyn Code, &[&'a [[u8; 16]]], &'a [u32]),
+        mut run: impl FnMut(&'a dyn Code, &[&'a dyn Any], &'a [u32]),
     ) {
-        let Some(first) = wanted.first().and_then(|aes| aes.code.chained()) else {
+        let Some(first) = wanted.first().and_then(|aes| aes.code.keys()) else {
             return (wanted.groups()).for_each(|(aes, indices)| run(&*aes.code, &[], indices));
         };
         let mut keys = [first; TOGETHER];
-        let rounds = |aes: &Aes| aes.code.chained().map(<[_]>::len);
+        // Those of one length are of one type.
+        let length = |aes: &Aes| aes.code.keys().map(Any::type_id);
         wanted.each_chunk(
-            |a, b| rounds(a) == rounds(b),
+            |a, b| length(a) == length(b),
             |each, indices| {
                 for (keys, aes) in keys.iter_mut().zip(each) {
-                    *keys = aes.code.chained().unwrap_or(first);
+                    *keys = aes.code.keys().unwrap_or(first);
                 }
                 run(&*each[0].code, &keys[..each.len()], indices);
             },

@@ -73,21 +73,25 @@ pub(super) struct Apart<'a> {
 pub(super) struct Each<'a, P> {
     form: Form,
     places: P,
+    /// The number of the next item.
+    next: usize,
     outcomes: std::slice::IterMut<'a, Result<u32, JobError>>,
 }
 
 impl<'a, P: Places<'a>> Iterator for Each<'a, P> {
-    type Item = (Parts<'a>, &'a mut Result<u32, JobError>);
+    type Item = (usize, Parts<'a>, &'a mut Result<u32, JobError>);
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let outcome = self.outcomes.next()?;
+            let i = self.next;
+            self.next += 1;
             match self.places.next(self.form) {
                 Ok(parts) => {
                     *outcome = parts.output_bytes();
                     if outcome.is_ok() {
-                        return Some((parts, outcome));
+                        return Some((i, parts, outcome));
                     }
                 }
                 Err(error) => *outcome = Err(error),
@@ -303,7 +307,7 @@ impl Form {
         })
     }
 
-    /// Each item's parts, and its outcome, which is that all is well.
+    /// The number and the parts of each item that the mode has, and its outcome, which is that all is well.
     #[inline(always)]
     pub(super) fn items<'a, P: Places<'a>>(self, work: Work<'a, P>) -> Each<'a, P> {
         // At once, so that the list is not asked for room at each item.
@@ -311,6 +315,7 @@ impl Form {
         Each {
             form: self,
             places: work.places,
+            next: 0,
             outcomes: work.outcomes.iter_mut(),
         }
     }
@@ -322,7 +327,7 @@ impl Form {
         work: Work<'a, impl Places<'a>>,
         mut code: impl FnMut(Parts<'a>) -> Result<(), JobError>,
     ) {
-        for (parts, outcome) in self.items(work) {
+        for (_, parts, outcome) in self.items(work) {
             if let Err(error) = code(parts) {
                 *outcome = Err(error);
             }

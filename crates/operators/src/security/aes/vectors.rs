@@ -11,17 +11,19 @@ mod counter;
 mod ctr;
 mod gcm;
 mod hash;
+mod keys;
 mod lanes;
 mod rounds;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 mod xts;
 
+use std::any::Any;
+
 use dpb_core::Direction;
-use zeroize::Zeroizing;
 
 use self::blocks::Blocks;
-use self::rounds::{Expansion, Keys};
+use self::keys::{Each, Expansion, Keys, Same, Source};
 use super::form::{Form, Mode, Places, Work};
 use super::{Code, Coder};
 use crate::security::sessions::TOGETHER;
@@ -31,8 +33,6 @@ struct Keyed<T, const N: usize> {
     proof: T,
     form: Form,
     keys: Keys<N>,
-    /// GCM's hash key.
-    hash: Zeroizing<hash::Powers>,
 }
 
 /// In the mode that `form` says; `key` has a length that there is.
@@ -46,65 +46,61 @@ pub(super) fn new<T: Blocks>(proof: T, form: Form, key: &[u8]) -> Box<dyn Code> 
 
 impl<T: Blocks, const N: usize> Keyed<T, N> {
     fn new(proof: T, form: Form, key: &[u8]) -> Self {
-        let keys = proof.enter(Expansion { form, key });
-        let hash = match form.mode {
-            Mode::Gcm => proof.enter(hash::Power(&keys.data)),
-            Mode::Ctr | Mode::Cbc | Mode::Xts => Zeroizing::new(hash::NONE),
-        };
         Self {
             proof,
             form,
-            keys,
-            hash,
+            keys: proof.enter(Expansion { form, key }),
         }
     }
 
-    fn gcm<'a, const ENCRYPT: bool>(&self, work: Work<'a, impl Places<'a>>) {
-        self.proof.enter(gcm::Crypt::<_, N, ENCRYPT> {
-            keys: &self.keys.data,
-            powers: &self.hash,
-            form: self.form,
-            work,
-        });
+    /// In every mode but encryption in CBC.
+    fn with<'a, 'k>(&self, source: impl Source<'k, N>, work: Work<'a, impl Places<'a>>) {
+        let (t, form) = (self.proof, self.form);
+        match (form.mode, form.direction) {
+            (Mode::Gcm, Direction::Encrypt) => {
+                t.enter(gcm::Crypt::<_, _, N, true> { source, form, work });
+            }
+            (Mode::Gcm, Direction::Decrypt) => {
+                t.enter(gcm::Crypt::<_, _, N, false> { source, form, work });
+            }
+            (Mode::Ctr, _) => t.enter(ctr::Crypt::<_, _, N> { source, form, work }),
+            (Mode::Cbc, _) => t.enter(cbc::Decrypt::<_, _, N> { source, form, work }),
+            (Mode::Xts, Direction::Encrypt) => {
+                t.enter(xts::Crypt::<_, _, N, true> { source, form, work });
+            }
+            (Mode::Xts, Direction::Decrypt) => {
+                t.enter(xts::Crypt::<_, _, N, false> { source, form, work });
+            }
+        }
     }
 
-    fn xts<'a, const ENCRYPT: bool>(&self, work: Work<'a, impl Places<'a>>) {
-        self.proof.enter(xts::Crypt::<_, N, ENCRYPT> {
-            keys: &self.keys,
-            form: self.form,
-            work,
-        });
+    fn is_chained(&self) -> bool {
+        (self.form.mode, self.form.direction) == (Mode::Cbc, Direction::Encrypt)
     }
 }
 
 impl<T: Blocks, const N: usize> Coder for Keyed<T, N> {
     fn on<'a>(&self, work: Work<'a, impl Places<'a>>) {
-        let (form, keys) = (self.form, &self.keys.data);
-        match (form.mode, form.direction) {
-            (Mode::Gcm, Direction::Encrypt) => self.gcm::<true>(work),
-            (Mode::Gcm, Direction::Decrypt) => self.gcm::<false>(work),
-            (Mode::Ctr, _) => self.proof.enter(ctr::Crypt { keys, form, work }),
-            (Mode::Cbc, Direction::Encrypt) => self.proof.enter(cbc::Encrypt { keys, form, work }),
-            (Mode::Cbc, Direction::Decrypt) => self.proof.enter(cbc::Decrypt { keys, form, work }),
-            (Mode::Xts, Direction::Encrypt) => self.xts::<true>(work),
-            (Mode::Xts, Direction::Decrypt) => self.xts::<false>(work),
+        let (form, keys) = (self.form, &self.keys);
+        match self.is_chained() {
+            true => self.proof.enter(cbc::Encrypt { keys, form, work }),
+            false => self.with(Same(keys), work),
         }
     }
 
-    fn chained(&self) -> Option<&[[u8; 16]]> {
-        let is_chained = (self.form.mode, self.form.direction) == (Mode::Cbc, Direction::Encrypt);
-        is_chained.then_some(&self.keys.data[..])
+    fn keys(&self) -> Option<&dyn Any> {
+        Some(&self.keys)
     }
 
-    fn on_each<'a>(&self, keys: &[&[[u8; 16]]], work: Work<'a, impl Places<'a>>) {
-        let mut each = [&*self.keys.data; TOGETHER];
+    fn on_each<'a>(&self, keys: &[&dyn Any], work: Work<'a, impl Places<'a>>) {
+        let mut each = [&self.keys; TOGETHER];
         for (each, keys) in each.iter_mut().zip(keys) {
-            *each = (*keys).try_into().expect("keys of this length");
+            *each = keys.downcast_ref().expect("keys of this length");
         }
-        self.proof.enter(cbc::EncryptEach {
-            keys: &each[..keys.len()],
-            form: self.form,
-            work,
-        });
+        let (form, keys) = (self.form, &each[..keys.len()]);
+        match self.is_chained() {
+            true => self.proof.enter(cbc::EncryptEach { keys, form, work }),
+            false => self.with(Each(keys), work),
+        }
     }
 }

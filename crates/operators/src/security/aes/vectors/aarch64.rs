@@ -66,7 +66,7 @@ impl Blocks for ArmAes {
         #[inline(never)]
         #[target_feature(enable = "aes")]
         fn inside<K: Task<ArmAes>>(token: ArmAes, task: K) -> K::Out {
-            task.run::<2>(token)
+            task.run::<2, 2>(token)
         }
         // SAFETY: `ArmAes` exists only where these instructions do.
         unsafe { inside(self, task) }
@@ -143,6 +143,18 @@ impl Blocks for ArmAes {
         inverse_key(key) = vaesimcq_u8(key);
     }
     same! { low, widen, broadcast, across, times_alphas }
+
+    #[inline(always)]
+    fn times_alpha(self, reg: uint8x16_t) -> uint8x16_t {
+        let back = self.from_words([0x87, 1]);
+        // SAFETY: `ArmAes` exists only where these instructions do.
+        unsafe {
+            // The sign of each word where what it loses comes back.
+            let out = vshrq_n_s32::<31>(vreinterpretq_s32_u8(vextq_u8::<12>(reg, reg)));
+            let back = vandq_u8(vreinterpretq_u8_s32(out), back);
+            veorq_u8(self.add64(reg, reg), back)
+        }
+    }
 
     /// Rounds begin with their keys.
     #[inline(always)]

@@ -86,6 +86,19 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     fn up<const BYTES: i32>(self, reg: Self::Reg) -> Self::Reg;
     /// Each block moved down.
     fn down<const BYTES: i32>(self, reg: Self::Reg) -> Self::Reg;
+    /// Each block times α to the power of `bits`, below 57, in XTS's field (IEEE 1619, 5.2).
+    #[inline(always)]
+    fn times_alpha_to(self, reg: Self::Reg, bits: u32) -> Self::Reg {
+        let out = self.right(reg, 64 - bits);
+        // What leaves the lower word enters the upper one; what leaves that comes back times α^7 + α^2 + α + 1.
+        let back = self.cross_product(out, self.from_words([0x87; 2]));
+        self.xor3(self.left(reg, bits), self.up::<8>(out), back)
+    }
+    /// Each block times α.
+    #[inline(always)]
+    fn times_alpha(self, reg: Self::Reg) -> Self::Reg {
+        self.times_alpha_to(reg, 1)
+    }
     /// A register's blocks, each times α to the power of its number.
     fn times_alphas(self, reg: Self::Reg) -> Self::Reg;
     /// The blocks behind `before`'s last one, `four`'s last one left out.
@@ -237,8 +250,8 @@ pub(super) type Block<T> = <<T as Blocks>::One as Blocks>::Reg;
 /// What is run in [`Blocks::enter`].
 pub(super) trait Task<T: Blocks> {
     type Out;
-    /// With `W` times four blocks on their way at once. Always inlined.
-    fn run<const W: usize>(self, t: T) -> Self::Out;
+    /// With `W` times four blocks on their way at once, and `L` where products are between the rounds. Always inlined.
+    fn run<const W: usize, const L: usize>(self, t: T) -> Self::Out;
 }
 
 /// The 64 bytes of four numbers, each the lowest byte of its block.

@@ -4,26 +4,35 @@
 use dpb_core::Direction;
 
 use super::blocks::{Blocks, Task};
+use super::keys::{Keys, Source};
 use super::lanes::{Chains, LANES, Lanes};
-use super::rounds::{RoundKeys, broadcast, decrypt, encrypt, encrypt_each};
+use super::rounds::{broadcast, decrypt, encrypt, encrypt_each};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
 /// Decrypts each item. The last block of a register is kept for the next one: where it lay, its output may have been written.
-pub(super) struct Decrypt<'a, 'k, P, const N: usize> {
-    pub(super) keys: &'k RoundKeys<N>,
+pub(super) struct Decrypt<'a, P, S, const N: usize> {
+    pub(super) source: S,
     pub(super) form: Form,
     pub(super) work: Work<'a, P>,
 }
 
-impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for Decrypt<'a, '_, P, N> {
+impl<'a, 'k, T, P, S, const N: usize> Task<T> for Decrypt<'a, P, S, N>
+where
+    T: Blocks,
+    P: Places<'a>,
+    S: Source<'k, N>,
+{
     type Out = ();
 
     #[inline(always)]
-    fn run<const W: usize>(self, t: T) {
-        let keys = broadcast(t, self.keys);
+    fn run<const W: usize, const L: usize>(self, t: T) {
+        let mut keys = broadcast(t, &self.source.of(0).data);
         let form = self.form.known(Mode::Cbc, Direction::Decrypt);
-        for (parts, _) in form.items(self.work) {
+        for (i, parts, _) in form.items(self.work) {
+            if S::EACH {
+                keys = broadcast(t, &self.source.of(i).data);
+            }
             let iv = t.load_block(parts.iv.try_into().expect("sixteen bytes"));
             let mut before = t.repeat(t.broadcast(iv));
             let (whole, rest) = groups::<W, 64>(parts.text);
@@ -53,7 +62,7 @@ impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for Decrypt<'a, '_, P
 
 /// Encrypts all items side by side.
 pub(super) struct Encrypt<'a, 'k, P, const N: usize> {
-    pub(super) keys: &'k RoundKeys<N>,
+    pub(super) keys: &'k Keys<N>,
     pub(super) form: Form,
     pub(super) work: Work<'a, P>,
 }
@@ -62,8 +71,8 @@ impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for Encrypt<'a, '_, P
     type Out = ();
 
     #[inline(always)]
-    fn run<const W: usize>(self, t: T) {
-        let keys = broadcast(t, self.keys);
+    fn run<const W: usize, const L: usize>(self, t: T) {
+        let keys = broadcast(t, &self.keys.data);
         let form = self.form.known(Mode::Cbc, Direction::Encrypt);
         let mut lanes = Lanes::new(form, self.work, T::LANES, ());
         while let Some(count) = lanes.next(|_| ()) {
@@ -79,7 +88,7 @@ impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for Encrypt<'a, '_, P
 
 /// Encrypts all items side by side, each with keys of its own.
 pub(super) struct EncryptEach<'a, 'k, P, const N: usize> {
-    pub(super) keys: &'k [&'k [[u8; 16]; N]],
+    pub(super) keys: &'k [&'k Keys<N>],
     pub(super) form: Form,
     pub(super) work: Work<'a, P>,
 }
@@ -88,7 +97,7 @@ impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for EncryptEach<'a, '
     type Out = ();
 
     #[inline(always)]
-    fn run<const W: usize>(self, t: T) {
+    fn run<const W: usize, const L: usize>(self, t: T) {
         let Some(first) = self.keys.first() else {
             return;
         };
@@ -136,7 +145,7 @@ impl<T: Blocks, const N: usize, const W: usize> LaneKeys<T, W> for Own<'_, T::Fo
 #[inline(always)]
 fn advance_each<T: Blocks, const N: usize, const W: usize>(
     t: T,
-    chains: &mut Chains<'_, &[[u8; 16]; N]>,
+    chains: &mut Chains<'_, &Keys<N>>,
     count: usize,
 ) {
     let mut keys = [[t.zeros(); N]; W];
@@ -144,7 +153,7 @@ fn advance_each<T: Blocks, const N: usize, const W: usize>(
         for i in 0..N {
             let mut from = [std::ptr::null(); 4];
             for lane in 0..4 {
-                from[lane] = chains.keys[4 * w + lane][i].as_ptr();
+                from[lane] = chains.keys[4 * w + lane].data[i].as_ptr();
             }
             // SAFETY: each is a key of sixteen bytes.
             keys[w][i] = unsafe { t.gather(from) };

@@ -5,25 +5,34 @@ use dpb_core::Direction;
 
 use super::blocks::{Blocks, Task};
 use super::counter::Counter;
-use super::rounds::{RoundKeys, broadcast, encrypt};
+use super::keys::Source;
+use super::rounds::{broadcast, encrypt};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
 /// Each item.
-pub(super) struct Crypt<'a, 'k, P, const N: usize> {
-    pub(super) keys: &'k RoundKeys<N>,
+pub(super) struct Crypt<'a, P, S, const N: usize> {
+    pub(super) source: S,
     pub(super) form: Form,
     pub(super) work: Work<'a, P>,
 }
 
-impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for Crypt<'a, '_, P, N> {
+impl<'a, 'k, T, P, S, const N: usize> Task<T> for Crypt<'a, P, S, N>
+where
+    T: Blocks,
+    P: Places<'a>,
+    S: Source<'k, N>,
+{
     type Out = ();
 
     #[inline(always)]
-    fn run<const W: usize>(self, t: T) {
-        let keys = broadcast(t, self.keys);
+    fn run<const W: usize, const L: usize>(self, t: T) {
+        let mut keys = broadcast(t, &self.source.of(0).data);
         let form = self.form.known(Mode::Ctr, Direction::Encrypt);
-        for (parts, _) in form.items(self.work) {
+        for (i, parts, _) in form.items(self.work) {
+            if S::EACH {
+                keys = broadcast(t, &self.source.of(i).data);
+            }
             let iv: &[u8; BLOCK] = parts.iv.try_into().expect("sixteen bytes");
             let first = u128::from_be_bytes(*iv);
             let blocks = (parts.text.len() / BLOCK) as u64;
@@ -76,7 +85,7 @@ impl<T: Blocks, const N: usize> Task<T> for AcrossWords<'_, T, N> {
     type Out = ();
 
     #[inline(always)]
-    fn run<const W: usize>(self, t: T) {
+    fn run<const W: usize, const L: usize>(self, t: T) {
         let mut counter = self.first;
         for mut text in chunks(self.text, 64) {
             let mut counters = [0; 64];

@@ -6,44 +6,52 @@ use dpb_core::{Direction, JobError};
 use super::blocks::{Block, Blocks, Task};
 use super::counter::Counter;
 use super::hash::{Hash, Powers, SUMMANDS};
-use super::rounds::{RoundKeys, broadcast, encrypt, encrypt_one, rounds};
+use super::keys::Source;
+use super::rounds::{broadcast, encrypt, encrypt_one, last, round, rounds_from, start};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
 /// Encrypts and authenticates each item, or checks and decrypts it.
-pub(super) struct Crypt<'a, 'k, P, const N: usize, const ENCRYPT: bool> {
-    pub(super) keys: &'k RoundKeys<N>,
-    pub(super) powers: &'k Powers,
+pub(super) struct Crypt<'a, P, S, const N: usize, const ENCRYPT: bool> {
+    pub(super) source: S,
     pub(super) form: Form,
     pub(super) work: Work<'a, P>,
 }
 
-impl<'a, T: Blocks, P: Places<'a>, const N: usize, const ENCRYPT: bool> Task<T>
-    for Crypt<'a, '_, P, N, ENCRYPT>
+impl<'a, 'k, T, P, S, const N: usize, const ENCRYPT: bool> Task<T> for Crypt<'a, P, S, N, ENCRYPT>
+where
+    T: Blocks,
+    P: Places<'a>,
+    S: Source<'k, N>,
 {
     type Out = ();
 
     #[inline(always)]
-    fn run<const W: usize>(self, t: T) {
-        let keys = &broadcast(t, self.keys);
-        let powers = self.powers;
+    fn run<const W: usize, const L: usize>(self, t: T) {
+        let first = self.source.of(0);
+        let (mut keys, mut powers) = (broadcast(t, &first.data), &*first.powers);
         let direction = match ENCRYPT {
             true => Direction::Encrypt,
             false => Direction::Decrypt,
         };
         let form = self.form.known(Mode::Gcm, direction);
-        for (mut parts, outcome) in form.items(self.work) {
+        for (i, mut parts, outcome) in form.items(self.work) {
+            if S::EACH {
+                let own = self.source.of(i);
+                (keys, powers) = (broadcast(t, &own.data), &own.powers);
+            }
             let item = Item {
-                keys,
+                keys: &keys,
                 powers,
                 iv: parts.iv,
                 aad: parts.aad,
                 text: parts.text.reborrow(),
             };
-            // Groups are worth their while from two of them on.
-            let tag = match item.text.len() < 2 * 64 * W {
-                true => item.run::<ENCRYPT, false, W>(t),
-                false => t.enter(Long::<_, N, ENCRYPT>(item)),
+            let tag = match item.text.len() {
+                0..=64 => item.run::<ENCRYPT, 1, false>(t),
+                65..=128 => item.run::<ENCRYPT, 2, false>(t),
+                129..=256 if L > 2 => item.run::<ENCRYPT, 4, false>(t),
+                _ => t.enter(Long::<_, N, ENCRYPT>(item)),
             };
             if ENCRYPT {
                 t.store_block(parts.tag_to.try_into().expect("sixteen bytes"), tag);
@@ -61,15 +69,15 @@ impl<'a, T: Blocks, P: Places<'a>, const N: usize, const ENCRYPT: bool> Task<T>
     }
 }
 
-/// An item with a text of two groups and more. Apart, so that each is as lean as it can be.
+/// An item with a longer text. Apart, so that each is as lean as it can be.
 struct Long<'a, T: Blocks, const N: usize, const ENCRYPT: bool>(Item<'a, T, N>);
 
 impl<T: Blocks, const N: usize, const ENCRYPT: bool> Task<T> for Long<'_, T, N, ENCRYPT> {
     type Out = Block<T>;
 
     #[inline(always)]
-    fn run<const W: usize>(self, t: T) -> Block<T> {
-        self.0.run::<ENCRYPT, true, W>(t)
+    fn run<const W: usize, const L: usize>(self, t: T) -> Block<T> {
+        self.0.run::<ENCRYPT, L, true>(t)
     }
 }
 
@@ -82,9 +90,10 @@ struct Item<'a, T: Blocks, const N: usize> {
 }
 
 impl<T: Blocks, const N: usize> Item<'_, T, N> {
-    /// Encrypts or decrypts the text, and gives its tag.
+    /// Encrypts or decrypts the text, `L` times four blocks at a time, and gives its tag. If it is not said to be long, that many
+    /// hold it.
     #[inline(always)]
-    fn run<const ENCRYPT: bool, const IS_LONG: bool, const W: usize>(self, t: T) -> Block<T> {
+    fn run<const ENCRYPT: bool, const L: usize, const IS_LONG: bool>(self, t: T) -> Block<T> {
         let Self { keys, aad, .. } = self;
         let one = t.one();
         let (low, high) = self.iv.split_first_chunk().expect("twelve bytes");
@@ -93,9 +102,8 @@ impl<T: Blocks, const N: usize> Item<'_, T, N> {
         // The counter, in four bytes behind the nonce, is one for the tag, and goes on from two for the text.
         let first = one.from_words([nonce[0], nonce[1] | 1 << 56]);
         let mask = encrypt_one(t, keys, first);
-        let mut counter = Counter::new(t, t.from_words(nonce), 0, 2);
+        let counter = Counter::new(t, t.from_words(nonce), 0, 2);
 
-        let blocks = |bytes: usize| bytes.div_ceil(BLOCK);
         let text_bytes = self.text.len();
         let mut hash = Hash::new(t, self.powers);
         let all = blocks(aad.len()) + blocks(text_bytes) + 1;
@@ -108,87 +116,131 @@ impl<T: Blocks, const N: usize> Item<'_, T, N> {
                 hash.add(t, t.load_some(four), blocks(four.len()));
             }
         }
-        let mut rest = self.text;
+        let mut text = Text {
+            keys,
+            counter,
+            hash,
+        };
         if IS_LONG {
-            let long;
-            (long, rest) = groups(rest);
-            let behind = blocks(rest.len()) + 1;
-            (hash, counter) = many::<T, N, ENCRYPT, W>(t, keys, hash, counter, long, behind);
-        }
-        hash.begin_if_none(t, blocks(rest.len()) + 1);
-        for mut text in chunks(rest, 64) {
-            let [stream] = encrypt(t, keys, counter.next::<1>(t));
-            let plain_or_crypt = t.load_some(text.get_in());
-            let made = t.first(t.xor4(plain_or_crypt, stream), text.len());
-            t.store_some(text.get_out(), made);
-            hash.add(
-                t,
-                if ENCRYPT { made } else { plain_or_crypt },
-                blocks(text.len()),
-            );
+            text.groups::<ENCRYPT, L>(t, self.text);
+        } else if text_bytes > 0 {
+            let stream = encrypt(t, keys, text.counter.next::<L>(t));
+            text.end::<ENCRYPT, L>(t, stream, self.text);
         }
         let bits = |bytes: usize| (bytes as u64) << 3;
-        let hash = hash.last(t, [bits(text_bytes), bits(aad.len())]);
+        let hash = text.hash.last(t, [bits(text_bytes), bits(aad.len())]);
         one.xor(one.swap(hash), mask)
     }
 }
 
-/// Encrypts or decrypts groups, two at least, from `counter` on, and takes them into the hash, in which `behind` blocks will follow.
-///
-/// A group's ciphertext is hashed in the rounds of the next group: products and rounds have nothing to wait for in each other.
+/// Blocks of so many bytes.
 #[inline(always)]
-fn many<'a, T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
-    t: T,
-    keys: &[T::Reg; N],
-    mut hash: Hash<'a, T>,
-    mut counter: Counter<T, 32>,
-    text: InOutBuf<'_, '_, [[u8; 64]; W]>,
-    behind: usize,
-) -> (Hash<'a, T>, Counter<T, 32>) {
-    let mut group = [t.zeros(); W];
-    let stream = encrypt(t, keys, counter.next::<W>(t));
-    let mut left = text.len();
-    let mut text = text.into_iter();
-    let mut now = text.next().expect("two groups at least");
-    for i in 0..W {
-        let text = t.load(&now.get_in()[i]);
-        let crypt = t.xor4(stream[i], text);
-        t.store(&mut now.get_out()[i], crypt);
-        group[i] = if ENCRYPT { crypt } else { text };
-    }
-    for mut now in text {
-        hash.begin_if_none(t, SUMMANDS.min(left * 4 * W + behind));
-        left -= 1;
-        let powers = hash.next_powers::<W>();
-        let mut blocks = counter.next::<W>(t);
-        for four in &mut blocks {
-            for r in 0..T::REGS {
-                four[r] = t.start(four[r], keys[0]);
+fn blocks(bytes: usize) -> usize {
+    bytes.div_ceil(BLOCK)
+}
+
+/// A text on its way.
+struct Text<'a, T: Blocks, const N: usize> {
+    keys: &'a [T::Reg; N],
+    counter: Counter<T, 32>,
+    hash: Hash<'a, T>,
+}
+
+impl<T: Blocks, const N: usize> Text<'_, T, N> {
+    /// Encrypts or decrypts all.
+    ///
+    /// A group's ciphertext is hashed between the rounds of the next group's encryption, or of its own decryption: products and
+    /// rounds have nothing to wait for in each other.
+    #[inline(always)]
+    fn groups<const ENCRYPT: bool, const L: usize>(&mut self, t: T, text: InOutBuf<'_, '_, u8>) {
+        let all = blocks(text.len()) + 1;
+        let (mut groups, rest) = groups::<L, 64>(text);
+        let count = groups.len();
+        for i in 0..count + usize::from(!rest.is_empty()) {
+            // What is hashed between the rounds.
+            let hashed = match ENCRYPT {
+                true => i.checked_sub(1).map(|before| &groups.get_out()[before]),
+                false => groups.get_in().get(i),
+            };
+            let stream = match hashed {
+                Some(hashed) => {
+                    let behind = all - 4 * L * (i - usize::from(ENCRYPT));
+                    self.hash.begin_if_none(t, behind);
+                    self.encrypt_and_hash::<L>(t, hashed)
+                }
+                None => encrypt(t, self.keys, self.counter.next::<L>(t)),
+            };
+            if i == count {
+                self.hash.begin_if_none(t, all - 4 * L * count);
+                return self.end::<ENCRYPT, L>(t, stream, rest);
+            }
+            let mut now = groups.get(i);
+            for i in 0..L {
+                let made = t.xor4(t.load(&now.get_in()[i]), stream[i]);
+                t.store(&mut now.get_out()[i], made);
             }
         }
-        // Eight rounds, in as many steps as there are products of fours.
-        let step = 8 / W;
-        for i in 0..W {
-            let at = 1 + step * i;
-            rounds(t, keys, at..at + step / 2, &mut blocks);
-            hash.add_product(t, group[i], powers.each(i));
-            rounds(t, keys, at + step / 2..at + step, &mut blocks);
-        }
-        rounds(t, keys, 9..N - 1, &mut blocks);
-        for i in 0..W {
-            for r in 0..T::REGS {
-                blocks[i][r] = t.last(blocks[i][r], [keys[N - 2], keys[N - 1]]);
+        if ENCRYPT && let Some(last) = groups.get_out().last() {
+            self.hash.begin_if_none(t, 4 * L + 1);
+            for four in last {
+                self.hash.add(t, t.load(four), 4);
             }
-            let text = t.load(&now.get_in()[i]);
-            let crypt = t.xor4(blocks[i], text);
-            t.store(&mut now.get_out()[i], crypt);
-            group[i] = if ENCRYPT { crypt } else { text };
         }
-        hash.end(t, 4 * W);
     }
-    hash.begin_if_none(t, 4 * W + behind);
-    for four in group {
-        hash.add(t, four, 4);
+
+    /// The stream of the next group; `hashed` goes into the hash.
+    #[inline(always)]
+    fn encrypt_and_hash<const L: usize>(&mut self, t: T, hashed: &[[u8; 64]; L]) -> [T::Four; L] {
+        let keys = self.keys;
+        let powers = self.hash.next_powers::<L>();
+        let mut stream = start(t, keys, self.counter.next::<L>(t));
+        // A register or half of one is hashed in each of eight rounds.
+        macro_rules! both {
+            ($($i:literal)+) => {
+                $(
+                    round(t, keys, $i, &mut stream);
+                    if ($i - 1) * L * T::REGS % 8 == 0 {
+                        self.hash.add_register(t, ($i - 1) * L * T::REGS / 8, hashed, powers);
+                    }
+                )+
+            };
+        }
+        both!(1 2 3 4 5 6 7 8);
+        self.hash.end(t, 4 * L);
+        rounds_from::<9, _, _, _>(t, keys, &mut stream);
+        last(t, keys, stream)
     }
-    (hash, counter)
+
+    /// Encrypts or decrypts up to `L` times four blocks, of which the last may be short, and takes them into the hash.
+    #[inline(always)]
+    fn end<const ENCRYPT: bool, const L: usize>(
+        &mut self,
+        t: T,
+        stream: [T::Four; L],
+        text: InOutBuf<'_, '_, u8>,
+    ) {
+        if text.len() == 64 * L {
+            let (mut group, _) = groups::<L, 64>(text);
+            let mut group = group.get(0);
+            for i in 0..L {
+                let text = t.load(&group.get_in()[i]);
+                let made = t.xor4(text, stream[i]);
+                t.store(&mut group.get_out()[i], made);
+                self.hash.add(t, if ENCRYPT { made } else { text }, 4);
+            }
+            return;
+        }
+        let mut bytes = [[0; 64]; L];
+        for i in 0..L {
+            t.store(&mut bytes[i], stream[i]);
+        }
+        for (mut text, stream) in chunks(text, 64).zip(&bytes) {
+            let len = text.len();
+            let from = t.load_some(text.get_in());
+            let made = t.first(t.xor4(from, t.load(stream)), len);
+            t.store_some(text.get_out(), made);
+            self.hash
+                .add(t, if ENCRYPT { made } else { from }, blocks(len));
+        }
+    }
 }

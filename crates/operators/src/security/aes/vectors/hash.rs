@@ -3,7 +3,7 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-use super::blocks::{Block, Blocks, Task};
+use super::blocks::{Block, Blocks};
 use super::rounds::{RoundKeys, broadcast, encrypt_one};
 use crate::security::aes::form::BLOCK;
 
@@ -38,42 +38,28 @@ pub(super) struct Next<'a, const W: usize> {
     folded: &'a [[u8; 64]; W],
 }
 
-impl<'a, const W: usize> Next<'a, W> {
-    /// Those of four.
-    #[inline(always)]
-    pub(super) fn each(self, i: usize) -> [&'a [u8; 64]; 2] {
-        [&self.whole[i], &self.folded[i]]
+/// The powers of the hash key, which the encrypted block of zeros is.
+#[inline(always)]
+pub(super) fn powers<T: Blocks, const N: usize>(t: T, keys: &RoundKeys<N>) -> Zeroizing<Powers> {
+    let one = t.one();
+    let zeros = one.from_words([0; 2]);
+    let zeros = encrypt_one(one, &broadcast(one, keys), zeros);
+    let [low, high] = one.words(one.swap(zeros));
+    let key = u128::from(low) | u128::from(high) << 64;
+    // Times x; x^128 is x^127 + x^126 + x^121 + 1.
+    let key = key << 1 ^ (key >> 127).wrapping_neg() & (0xc2 << 120 | 1);
+    let key = one.from_words([key as u64, (key >> 64) as u64]);
+    let mut powers = Zeroizing::new(NONE);
+    let mut power = key;
+    let folded_key = fold(one, key);
+    for i in (0..SUMMANDS).rev() {
+        one.store_block(&mut powers.whole[i], power);
+        one.store_block(&mut powers.folded[i], fold(one, power));
+        let mut next = Sum::zero(one);
+        next.add(one, power, [key, folded_key]);
+        power = next.reduced(one);
     }
-}
-
-/// Computes the powers of the hash key, which the encrypted block of zeros is.
-pub(super) struct Power<'k, const N: usize>(pub(super) &'k RoundKeys<N>);
-
-impl<T: Blocks, const N: usize> Task<T> for Power<'_, N> {
-    type Out = Zeroizing<Powers>;
-
-    #[inline(always)]
-    fn run<const W: usize>(self, t: T) -> Zeroizing<Powers> {
-        let one = t.one();
-        let zeros = one.from_words([0; 2]);
-        let zeros = encrypt_one(one, &broadcast(one, self.0), zeros);
-        let [low, high] = one.words(one.swap(zeros));
-        let key = u128::from(low) | u128::from(high) << 64;
-        // Times x; x^128 is x^127 + x^126 + x^121 + 1.
-        let key = key << 1 ^ (key >> 127).wrapping_neg() & (0xc2 << 120 | 1);
-        let key = one.from_words([key as u64, (key >> 64) as u64]);
-        let mut powers = Zeroizing::new(NONE);
-        let mut power = key;
-        let folded_key = fold(one, key);
-        for i in (0..SUMMANDS).rev() {
-            one.store_block(&mut powers.whole[i], power);
-            one.store_block(&mut powers.folded[i], fold(one, power));
-            let mut next = Sum::zero(one);
-            next.add(one, power, [key, folded_key]);
-            power = next.reduced(one);
-        }
-        powers
-    }
+    powers
 }
 
 /// A hash on its way.
@@ -98,11 +84,11 @@ impl<'a, T: Blocks> Hash<'a, T> {
         }
     }
 
-    /// Begins a sum of `blocks` blocks, at most [`SUMMANDS`].
+    /// Begins a sum of `blocks` blocks, of at most [`SUMMANDS`] of them.
     #[inline(always)]
     pub(super) fn begin(&mut self, t: T, blocks: usize) {
         self.sum = Sum::zero(t);
-        self.left = blocks;
+        self.left = blocks.min(SUMMANDS);
     }
 
     #[inline(always)]
@@ -115,8 +101,10 @@ impl<'a, T: Blocks> Hash<'a, T> {
     /// Takes `blocks` blocks in, four at most; zeros are behind them.
     #[inline(always)]
     pub(super) fn add(&mut self, t: T, four: T::Four, blocks: usize) {
-        let powers = self.next_powers::<1>().each(0);
-        self.add_product(t, four, powers);
+        let powers = self.next_powers::<1>();
+        for r in 0..T::REGS {
+            self.multiply(t, r, four[r], powers);
+        }
         self.end(t, blocks);
     }
 
@@ -144,19 +132,36 @@ impl<'a, T: Blocks> Hash<'a, T> {
         }
     }
 
-    /// Adds four blocks, times their powers.
+    /// Adds a register out of `fours`, times its powers.
     #[inline(always)]
-    pub(super) fn add_product(&mut self, t: T, four: T::Four, [whole, folded]: [&[u8; 64]; 2]) {
-        for r in 0..T::REGS {
-            let mut blocks = t.swap(four[r]);
-            if r == 0 {
-                blocks = t.xor(blocks, self.before);
-                self.before = t.zeros()[0];
-            }
-            let at = r * T::BYTES;
-            let powers = [t.load_reg(&whole[at..]), t.load_reg(&folded[at..])];
-            self.sum.add(t, blocks, powers);
+    pub(super) fn add_register<const W: usize>(
+        &mut self,
+        t: T,
+        register: usize,
+        fours: &[[u8; 64]; W],
+        powers: Next<'_, W>,
+    ) {
+        let blocks = t.load_reg(&fours.as_flattened()[register * T::BYTES..]);
+        self.multiply(t, register, blocks, powers);
+    }
+
+    #[inline(always)]
+    fn multiply<const W: usize>(
+        &mut self,
+        t: T,
+        register: usize,
+        blocks: T::Reg,
+        powers: Next<'_, W>,
+    ) {
+        let mut blocks = t.swap(blocks);
+        if register == 0 {
+            blocks = t.xor(blocks, self.before);
+            self.before = t.zeros()[0];
         }
+        let at = register * T::BYTES;
+        let [whole, folded] = [powers.whole, powers.folded].map(|of| &of.as_flattened()[at..]);
+        self.sum
+            .add(t, blocks, [t.load_reg(whole), t.load_reg(folded)]);
     }
 
     /// `blocks` blocks are in.

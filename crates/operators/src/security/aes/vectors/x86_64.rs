@@ -35,7 +35,7 @@ macro_rules! same {
 /// The rest, which differs in the names of instructions alone.
 macro_rules! by_names {
     (
-        $features:literal, $width:literal, $Reg:ty, $regs:literal, $class:ident;
+        $features:literal, $width:literal, $long:literal, $Reg:ty, $regs:literal, $class:ident;
         $zero:ident, $load:ident, $store:ident, $words:expr, $left:ident, $right:ident, $up:ident, $down:ident
     ) => {
         type Reg = $Reg;
@@ -47,7 +47,7 @@ macro_rules! by_names {
             #[inline(never)]
             #[target_feature(enable = $features)]
             fn inside<T: Blocks, K: Task<T>>(token: T, task: K) -> K::Out {
-                task.run::<$width>(token)
+                task.run::<$width, $long>(token)
             }
             // SAFETY: the token exists only where these instructions do.
             unsafe { inside(self, task) }
@@ -160,7 +160,7 @@ impl Blocks for AesNi {
     const LANES: usize = 8;
 
     by_names! {
-        "aes,pclmulqdq,sse4.1,ssse3", 2, __m128i, 4, xmm_reg;
+        "aes,pclmulqdq,sse4.1,ssse3", 2, 2, __m128i, 4, xmm_reg;
         _mm_setzero_si128, _mm_loadu_si128, _mm_storeu_si128, std::convert::identity,
         _mm_sll_epi64, _mm_srl_epi64, _mm_bslli_si128, _mm_bsrli_si128
     }
@@ -179,6 +179,17 @@ impl Blocks for AesNi {
         start(block, key) = _mm_xor_si128(block, key);
     }
     same! { low, widen, broadcast, across, times_alphas }
+
+    #[inline(always)]
+    fn times_alpha(self, reg: __m128i) -> __m128i {
+        let back = self.from_words([0x87, 1]);
+        // SAFETY: the token exists only where these instructions do.
+        unsafe {
+            // The sign of each word where what it loses comes back.
+            let out = _mm_srai_epi32::<31>(_mm_shuffle_epi32::<0b00_01_00_11>(reg));
+            _mm_xor_si128(_mm_add_epi64(reg, reg), _mm_and_si128(out, back))
+        }
+    }
 
     #[inline(always)]
     fn round(self, block: __m128i, [_, key]: [__m128i; 2]) -> __m128i {
@@ -242,7 +253,7 @@ impl Blocks for VaesAvx2 {
     const LANES: usize = 16;
 
     by_names! {
-        "avx2,vaes,vpclmulqdq,aes,pclmulqdq", 4, __m256i, 2, ymm_reg;
+        "avx2,vaes,vpclmulqdq,aes,pclmulqdq", 4, 4, __m256i, 2, ymm_reg;
         _mm256_setzero_si256, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_broadcastsi128_si256,
         _mm256_sll_epi64, _mm256_srl_epi64, _mm256_bslli_epi128, _mm256_bsrli_epi128
     }
@@ -391,7 +402,7 @@ impl Blocks for Vaes {
     const LANES: usize = 16;
 
     by_names! {
-        "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,aes,pclmulqdq", 4, __m512i, 1, zmm_reg;
+        "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,aes,pclmulqdq", 4, 8, __m512i, 1, zmm_reg;
         _mm512_setzero_si512, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_broadcast_i32x4,
         _mm512_sll_epi64, _mm512_srl_epi64, _mm512_bslli_epi128, _mm512_bsrli_epi128
     }

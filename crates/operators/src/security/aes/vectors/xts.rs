@@ -4,32 +4,42 @@ use aes::cipher::inout::InOutBuf;
 use dpb_core::Direction;
 
 use super::blocks::{Block, Blocks, Task};
-use super::rounds::{Keys, broadcast, decrypt, encrypt, encrypt_one};
+use super::keys::Source;
+use super::rounds::{broadcast, decrypt, encrypt, encrypt_one};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
 /// Each item, in one direction.
-pub(super) struct Crypt<'a, 'k, P, const N: usize, const ENCRYPT: bool> {
-    pub(super) keys: &'k Keys<N>,
+pub(super) struct Crypt<'a, P, S, const N: usize, const ENCRYPT: bool> {
+    pub(super) source: S,
     pub(super) form: Form,
     pub(super) work: Work<'a, P>,
 }
 
-impl<'a, T: Blocks, P: Places<'a>, const N: usize, const ENCRYPT: bool> Task<T>
-    for Crypt<'a, '_, P, N, ENCRYPT>
+impl<'a, 'k, T, P, S, const N: usize, const ENCRYPT: bool> Task<T> for Crypt<'a, P, S, N, ENCRYPT>
+where
+    T: Blocks,
+    P: Places<'a>,
+    S: Source<'k, N>,
 {
     type Out = ();
 
     #[inline(always)]
-    fn run<const W: usize>(self, t: T) {
-        let keys = broadcast(t, &self.keys.data);
-        let tweak_keys = broadcast(t.one(), &self.keys.tweak);
+    fn run<const W: usize, const L: usize>(self, t: T) {
+        let first = self.source.of(0);
+        let mut keys = broadcast(t, &first.data);
+        let mut tweak_keys = broadcast(t.one(), &first.tweak);
         let direction = match ENCRYPT {
             true => Direction::Encrypt,
             false => Direction::Decrypt,
         };
         let form = self.form.known(Mode::Xts, direction);
-        for (parts, _) in form.items(self.work) {
+        for (i, parts, _) in form.items(self.work) {
+            if S::EACH {
+                let own = self.source.of(i);
+                keys = broadcast(t, &own.data);
+                tweak_keys = broadcast(t.one(), &own.tweak);
+            }
             let iv = t.load_block(parts.iv.try_into().expect("sixteen bytes"));
             let tweak = encrypt_one(t.one(), &tweak_keys, iv);
             unit::<T, N, ENCRYPT, W>(t, &keys, tweak, parts.text);
@@ -68,8 +78,8 @@ fn unit<T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
             blocks = direct::<T, N, W, ENCRYPT>(t, keys, blocks);
             for i in 0..W {
                 t.store(&mut text.get_out()[i], t.xor4(blocks[i], tweaks[i]));
-                tweaks[i] = next_group::<T, W>(t, tweaks[i]);
             }
+            tweaks = next_group(t, tweaks);
         }
         tweak = tweaks[0];
     }
@@ -148,39 +158,54 @@ fn direct<T: Blocks, const N: usize, const W: usize, const ENCRYPT: bool>(
 fn first_tweaks<T: Blocks>(t: T, tweak: Block<T>) -> T::Four {
     let mut four = t.repeat(t.times_alphas(t.broadcast(tweak)));
     for r in 1..T::REGS {
-        four[r] = times_alpha_to(t, four[r - 1], 4 / T::REGS as u32);
+        four[r] = match T::REGS {
+            4 => t.times_alpha(four[r - 1]),
+            regs => t.times_alpha_to(four[r - 1], 4 / regs as u32),
+        };
     }
     four
 }
 
 /// Four tweaks times α^4.
 #[inline(always)]
-fn next_four<T: Blocks>(t: T, mut tweaks: T::Four) -> T::Four {
+fn next_four<T: Blocks>(t: T, tweaks: T::Four) -> T::Four {
+    if T::REGS == 4 {
+        let [next] = following(t, [tweaks]);
+        return next;
+    }
+    let mut next = tweaks;
     for r in 0..T::REGS {
-        tweaks[r] = times_alpha_to(t, tweaks[r], 4);
+        next[r] = t.times_alpha_to(tweaks[r], 4);
+    }
+    next
+}
+
+/// A group of tweaks times α^4W: as many half bytes further.
+#[inline(always)]
+fn next_group<T: Blocks, const W: usize>(t: T, mut tweaks: [T::Four; W]) -> [T::Four; W] {
+    if T::REGS == 4 {
+        return following(t, tweaks);
+    }
+    const { assert!(T::REGS == 4 || W == 4) };
+    for four in &mut tweaks {
+        for r in 0..T::REGS {
+            let out = t.down::<14>(four[r]);
+            let back = t.low_product(out, t.from_words([0x87; 2]));
+            four[r] = t.xor(t.up::<2>(four[r]), back);
+        }
     }
     tweaks
 }
 
-/// Tweaks times α to the power of `bits`, below 57.
+/// The tweaks behind these, where a register has one: each is the one before times α, for which CPUs need no product.
 #[inline(always)]
-fn times_alpha_to<T: Blocks>(t: T, tweaks: T::Reg, bits: u32) -> T::Reg {
-    let out = t.right(tweaks, 64 - bits);
-    // What leaves the lower word enters the upper one; what leaves that comes back times α^7 + α^2 + α + 1.
-    let back = t.cross_product(out, t.from_words([0x87; 2]));
-    t.xor3(t.left(tweaks, bits), t.up::<8>(out), back)
-}
-
-/// Four tweaks times α^4W: as many half bytes further.
-#[inline(always)]
-fn next_group<T: Blocks, const W: usize>(t: T, mut tweaks: T::Four) -> T::Four {
-    const { assert!(W == 2 || W == 4) };
-    for r in 0..T::REGS {
-        let [out, left] = match W {
-            2 => [t.down::<15>(tweaks[r]), t.up::<1>(tweaks[r])],
-            _ => [t.down::<14>(tweaks[r]), t.up::<2>(tweaks[r])],
-        };
-        tweaks[r] = t.xor(left, t.low_product(out, t.from_words([0x87; 2])));
+fn following<T: Blocks, const W: usize>(t: T, mut tweaks: [T::Four; W]) -> [T::Four; W] {
+    let mut last = tweaks[W - 1][T::REGS - 1];
+    for four in &mut tweaks {
+        for r in 0..T::REGS {
+            last = t.times_alpha(last);
+            four[r] = last;
+        }
     }
     tweaks
 }
