@@ -167,6 +167,8 @@ const PORTABLE: (Implementation, Library) = (Implementation::Portable, library!(
 /// AES in one mode and direction, with its key, on one code path.
 pub struct Aes {
     form: Form,
+    /// Bytes of the key.
+    key_bytes: usize,
     code: Box<dyn Code>,
 }
 
@@ -271,7 +273,12 @@ impl Aes {
             _ => None,
         };
         let code = code.ok_or_else(|| path.missing(spec.name(), paths))?;
-        Ok(Self { form, code })
+        let key_bytes = key.len();
+        Ok(Self {
+            form,
+            key_bytes,
+            code,
+        })
     }
 
     /// The output of one item.
@@ -342,10 +349,8 @@ impl PerSession {
             return (wanted.groups()).for_each(|(aes, indices)| run(&*aes.code, &[], indices));
         };
         let mut keys = [first; TOGETHER];
-        // Those of one length are of one type.
-        let length = |aes: &Aes| aes.code.keys().map(Any::type_id);
         wanted.each_chunk(
-            |a, b| length(a) == length(b),
+            |a, b| a.key_bytes == b.key_bytes,
             |each, indices| {
                 for (keys, aes) in keys.iter_mut().zip(each) {
                     *keys = aes.code.keys().unwrap_or(first);

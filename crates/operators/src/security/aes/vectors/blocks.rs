@@ -106,6 +106,9 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     /// Keeps the compiler from moving what is computed of a register across this place.
     fn pin(self, reg: &mut Self::Reg);
 
+    /// Says that the memory there will be read soon.
+    fn prefetch(self, bytes: &[u8; 16]);
+
     /// Four blocks from four places.
     ///
     /// # Safety

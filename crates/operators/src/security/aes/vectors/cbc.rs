@@ -4,7 +4,7 @@
 use dpb_core::Direction;
 
 use super::blocks::{Blocks, Task};
-use super::keys::{Keys, Source};
+use super::keys::{AHEAD, Keys, Source};
 use super::lanes::{Chains, LANES, Lanes};
 use super::rounds::{broadcast, decrypt, encrypt, encrypt_each};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
@@ -31,6 +31,7 @@ where
         let form = self.form.known(Mode::Cbc, Direction::Decrypt);
         for (i, parts, _) in form.items(self.work) {
             if S::EACH {
+                self.source.prefetch(t, Mode::Cbc, i + AHEAD);
                 keys = broadcast(t, &self.source.of(i).data);
             }
             let iv = t.load_block(parts.iv.try_into().expect("sixteen bytes"));

@@ -5,7 +5,7 @@ use dpb_core::Direction;
 
 use super::blocks::{Blocks, Task};
 use super::counter::Counter;
-use super::keys::Source;
+use super::keys::{AHEAD, Source};
 use super::rounds::{broadcast, encrypt};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
@@ -31,6 +31,7 @@ where
         let form = self.form.known(Mode::Ctr, Direction::Encrypt);
         for (i, parts, _) in form.items(self.work) {
             if S::EACH {
+                self.source.prefetch(t, Mode::Ctr, i + AHEAD);
                 keys = broadcast(t, &self.source.of(i).data);
             }
             let iv: &[u8; BLOCK] = parts.iv.try_into().expect("sixteen bytes");

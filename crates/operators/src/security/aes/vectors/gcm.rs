@@ -6,7 +6,7 @@ use dpb_core::{Direction, JobError};
 use super::blocks::{Block, Blocks, Task};
 use super::counter::Counter;
 use super::hash::{Hash, Powers, SUMMANDS};
-use super::keys::Source;
+use super::keys::{AHEAD, Source};
 use super::rounds::{broadcast, encrypt, encrypt_one, last, round, rounds_from, start};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
@@ -37,6 +37,7 @@ where
         let form = self.form.known(Mode::Gcm, direction);
         for (i, mut parts, outcome) in form.items(self.work) {
             if S::EACH {
+                self.source.prefetch(t, Mode::Gcm, i + AHEAD);
                 let own = self.source.of(i);
                 (keys, powers) = (broadcast(t, &own.data), &own.powers);
             }

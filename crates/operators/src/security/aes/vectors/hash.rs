@@ -1,5 +1,5 @@
 //! GHASH as POLYVAL (RFC 8452, appendix A): the bytes of blocks are turned around, the hash key is multiplied by x, and a product
-//! is reduced as Montgomery does. Sums of up to 64 products are reduced once.
+//! is reduced as Montgomery does. Sums of up to 96 products are reduced once.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -7,8 +7,8 @@ use super::blocks::{Block, Blocks};
 use super::rounds::{RoundKeys, broadcast, encrypt_one};
 use crate::security::aes::form::BLOCK;
 
-/// Products in a sum.
-pub(super) const SUMMANDS: usize = 64;
+/// Products in a sum: those of a packet of 1,500 bytes.
+pub(super) const SUMMANDS: usize = 96;
 
 /// The powers of the hash key, highest first, and zeros that are read with the last ones.
 #[repr(align(64))]
@@ -28,6 +28,17 @@ impl Zeroize for Powers {
     fn zeroize(&mut self) {
         self.whole.zeroize();
         self.folded.zeroize();
+    }
+}
+
+impl Powers {
+    /// Fetches the last ones.
+    #[inline(always)]
+    pub(super) fn prefetch<T: Blocks>(&self, t: T) {
+        for i in [SUMMANDS - 5, SUMMANDS - 1] {
+            t.prefetch(&self.whole[i]);
+            t.prefetch(&self.folded[i]);
+        }
     }
 }
 

@@ -18,13 +18,37 @@ pub(super) struct Keys<const N: usize> {
     pub(super) powers: Zeroizing<Powers>,
 }
 
+impl<const N: usize> Keys<N> {
+    /// Fetches what a short item needs.
+    #[inline(always)]
+    fn prefetch<T: Blocks>(&self, t: T, mode: Mode) {
+        for i in (0..N).step_by(4) {
+            t.prefetch(&self.data[i]);
+        }
+        match mode {
+            Mode::Gcm => self.powers.prefetch(t),
+            Mode::Xts => {
+                for i in (0..N).step_by(4) {
+                    t.prefetch(&self.tweak[i]);
+                }
+            }
+            Mode::Ctr | Mode::Cbc => {}
+        }
+    }
+}
+
 /// The keys of items.
 pub(super) trait Source<'k, const N: usize>: Copy {
     /// True if items have keys of their own.
     const EACH: bool;
     /// The keys of item number `i`.
     fn of(self, i: usize) -> &'k Keys<N>;
+    /// Fetches the keys of item number `i`, if there is one: thousands do not fit in the caches that are near.
+    fn prefetch<T: Blocks>(self, t: T, mode: Mode, i: usize);
 }
+
+/// How many items ahead keys are fetched.
+pub(super) const AHEAD: usize = 3;
 
 /// One key for all.
 #[derive(Clone, Copy)]
@@ -37,6 +61,9 @@ impl<'k, const N: usize> Source<'k, N> for Same<'k, N> {
     fn of(self, _i: usize) -> &'k Keys<N> {
         self.0
     }
+
+    #[inline(always)]
+    fn prefetch<T: Blocks>(self, _t: T, _mode: Mode, _i: usize) {}
 }
 
 /// A key for each; there is one at least.
@@ -49,6 +76,13 @@ impl<'k, const N: usize> Source<'k, N> for Each<'k, N> {
     #[inline(always)]
     fn of(self, i: usize) -> &'k Keys<N> {
         self.0[i]
+    }
+
+    #[inline(always)]
+    fn prefetch<T: Blocks>(self, t: T, mode: Mode, i: usize) {
+        if let Some(keys) = self.0.get(i) {
+            keys.prefetch(t, mode);
+        }
     }
 }
 

@@ -100,8 +100,8 @@ pub(super) fn last<T: Blocks, const N: usize, const W: usize>(
     blocks
 }
 
-/// Keeps the compiler from moving one block's rounds behind another's, which it does for want of registers: the CPU would not
-/// look far enough ahead to start them together.
+/// Keeps the compiler from moving what is computed of one block behind what is computed of another, which it does for want of
+/// registers: the CPU would not look far enough ahead to start their rounds together.
 #[inline(always)]
 fn keep_order<T: Blocks, const W: usize>(t: T, blocks: &mut [T::Four; W]) {
     if W * T::REGS > 1 {

@@ -35,7 +35,7 @@ macro_rules! same {
 /// The rest, which differs in the names of instructions alone.
 macro_rules! by_names {
     (
-        $features:literal, $width:literal, $long:literal, $Reg:ty, $regs:literal, $class:ident;
+        $features:literal $(or $better:literal if $has:tt)?, $width:literal, $long:literal, $Reg:ty, $regs:literal, $class:ident;
         $zero:ident, $load:ident, $store:ident, $words:expr, $left:ident, $right:ident, $up:ident, $down:ident
     ) => {
         type Reg = $Reg;
@@ -49,6 +49,17 @@ macro_rules! by_names {
             fn inside<T: Blocks, K: Task<T>>(token: T, task: K) -> K::Out {
                 task.run::<$width, $long>(token)
             }
+            $(
+                #[inline(never)]
+                #[target_feature(enable = $better)]
+                fn better<T: Blocks, K: Task<T>>(token: T, task: K) -> K::Out {
+                    task.run::<$width, $long>(token)
+                }
+                if dpb_core::has!(is_x86_feature_detected: $has) {
+                    // SAFETY: that is there too.
+                    return unsafe { better(self, task) };
+                }
+            )?
             // SAFETY: the token exists only where these instructions do.
             unsafe { inside(self, task) }
         }
@@ -134,6 +145,12 @@ macro_rules! by_names {
         }
 
         #[inline(always)]
+        fn prefetch(self, bytes: &[u8; 16]) {
+            // SAFETY: nothing is read that could be seen.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().cast()) }
+        }
+
+        #[inline(always)]
         fn pin(self, reg: &mut $Reg) {
             #[inline]
             #[target_feature(enable = $features)]
@@ -156,11 +173,12 @@ macro_rules! by_names {
 /// The order of bytes that turns a block around.
 const TURNED: [u64; 2] = [0x0809_0a0b_0c0d_0e0f, 0x0001_0203_0405_0607];
 
+/// With AVX, instructions have a register for their result, and need fewer copies.
 impl Blocks for AesNi {
     const LANES: usize = 8;
 
     by_names! {
-        "aes,pclmulqdq,sse4.1,ssse3", 2, 2, __m128i, 4, xmm_reg;
+        "aes,pclmulqdq,sse4.1,ssse3" or "avx,aes,pclmulqdq,sse4.1,ssse3" if "avx", 2, 2, __m128i, 4, xmm_reg;
         _mm_setzero_si128, _mm_loadu_si128, _mm_storeu_si128, std::convert::identity,
         _mm_sll_epi64, _mm_srl_epi64, _mm_bslli_si128, _mm_bsrli_si128
     }

@@ -4,7 +4,7 @@ use aes::cipher::inout::InOutBuf;
 use dpb_core::Direction;
 
 use super::blocks::{Block, Blocks, Task};
-use super::keys::Source;
+use super::keys::{AHEAD, Source};
 use super::rounds::{broadcast, decrypt, encrypt, encrypt_one};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
@@ -36,6 +36,7 @@ where
         let form = self.form.known(Mode::Xts, direction);
         for (i, parts, _) in form.items(self.work) {
             if S::EACH {
+                self.source.prefetch(t, Mode::Xts, i + AHEAD);
                 let own = self.source.of(i);
                 keys = broadcast(t, &own.data);
                 tweak_keys = broadcast(t.one(), &own.tweak);
