@@ -5,7 +5,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::blocks::{Block, Blocks, Task, words_of_part, write_part};
-use crate::isa::{AesNi, Vaes, VaesAvx2};
+use crate::isa::AesNi;
 
 /// Methods that are one instruction each.
 macro_rules! instructions {
@@ -15,6 +15,19 @@ macro_rules! instructions {
             fn $name($self, $($argument: $Reg),+) -> $Reg {
                 // SAFETY: the token exists only where these instructions do.
                 unsafe { $code }
+            }
+        )+
+    };
+}
+
+/// Rounds, which end with their keys.
+macro_rules! rounds {
+    ($Reg:ty; $($name:ident $instruction:ident),+) => {
+        $(
+            #[inline(always)]
+            fn $name(self, block: $Reg, [_, key]: [$Reg; 2]) -> $Reg {
+                // SAFETY: the token exists only where these instructions do.
+                unsafe { $instruction(block, key) }
             }
         )+
     };
@@ -173,6 +186,9 @@ macro_rules! by_names {
 /// The order of bytes that turns a block around.
 const TURNED: [u64; 2] = [0x0809_0a0b_0c0d_0e0f, 0x0001_0203_0405_0607];
 
+mod avx2;
+mod avx512;
+
 /// With AVX, instructions have a register for their result, and need fewer copies.
 impl Blocks for AesNi {
     const LANES: usize = 8;
@@ -209,29 +225,7 @@ impl Blocks for AesNi {
         }
     }
 
-    #[inline(always)]
-    fn round(self, block: __m128i, [_, key]: [__m128i; 2]) -> __m128i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm_aesenc_si128(block, key) }
-    }
-
-    #[inline(always)]
-    fn last(self, block: __m128i, [_, key]: [__m128i; 2]) -> __m128i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm_aesenclast_si128(block, key) }
-    }
-
-    #[inline(always)]
-    fn inverse_round(self, block: __m128i, [_, key]: [__m128i; 2]) -> __m128i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm_aesdec_si128(block, key) }
-    }
-
-    #[inline(always)]
-    fn inverse_last(self, block: __m128i, [_, key]: [__m128i; 2]) -> __m128i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm_aesdeclast_si128(block, key) }
-    }
+    rounds! { __m128i; round _mm_aesenc_si128, last _mm_aesenclast_si128, inverse_round _mm_aesdec_si128, inverse_last _mm_aesdeclast_si128 }
 
     #[inline(always)]
     fn load_part(self, bytes: &[u8]) -> __m128i {
@@ -264,320 +258,5 @@ impl Blocks for AesNi {
             // SAFETY: the caller says so; the store needs no alignment.
             unsafe { _mm_storeu_si128(to[i].cast(), four[i]) };
         }
-    }
-}
-
-impl Blocks for VaesAvx2 {
-    const LANES: usize = 16;
-
-    by_names! {
-        "avx2,vaes,vpclmulqdq,aes,pclmulqdq", 4, 4, __m256i, 2, ymm_reg;
-        _mm256_setzero_si256, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_broadcastsi128_si256,
-        _mm256_sll_epi64, _mm256_srl_epi64, _mm256_bslli_epi128, _mm256_bsrli_epi128
-    }
-
-    instructions! {
-        self, __m256i;
-        xor(a, b) = _mm256_xor_si256(a, b);
-        and(a, b) = _mm256_and_si256(a, b);
-        add32(a, b) = _mm256_add_epi32(a, b);
-        add64(a, b) = _mm256_add_epi64(a, b);
-        low_product(a, b) = _mm256_clmulepi64_epi128::<0x00>(a, b);
-        high_product(a, b) = _mm256_clmulepi64_epi128::<0x11>(a, b);
-        cross_product(a, b) = _mm256_clmulepi64_epi128::<0x01>(a, b);
-        swap(reg) = _mm256_shuffle_epi8(reg, self.from_words(TURNED));
-        swap_words(reg) = _mm256_shuffle_epi32::<0b01_00_11_10>(reg);
-        start(block, key) = _mm256_xor_si256(block, key);
-    }
-
-    #[inline(always)]
-    fn round(self, block: __m256i, [_, key]: [__m256i; 2]) -> __m256i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm256_aesenc_epi128(block, key) }
-    }
-
-    #[inline(always)]
-    fn last(self, block: __m256i, [_, key]: [__m256i; 2]) -> __m256i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm256_aesenclast_epi128(block, key) }
-    }
-
-    #[inline(always)]
-    fn inverse_round(self, block: __m256i, [_, key]: [__m256i; 2]) -> __m256i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm256_aesdec_epi128(block, key) }
-    }
-
-    #[inline(always)]
-    fn inverse_last(self, block: __m256i, [_, key]: [__m256i; 2]) -> __m256i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm256_aesdeclast_epi128(block, key) }
-    }
-
-    #[inline(always)]
-    fn low(self, reg: __m256i) -> __m128i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm256_castsi256_si128(reg) }
-    }
-
-    #[inline(always)]
-    fn widen(self, block: __m128i) -> __m256i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm256_zextsi128_si256(block) }
-    }
-
-    #[inline(always)]
-    fn broadcast(self, block: __m128i) -> __m256i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm256_broadcastsi128_si256(block) }
-    }
-
-    #[inline(always)]
-    fn across(self, reg: __m256i) -> __m128i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe {
-            _mm_xor_si128(
-                _mm256_castsi256_si128(reg),
-                _mm256_extracti128_si256::<1>(reg),
-            )
-        }
-    }
-
-    #[inline(always)]
-    fn load_part(self, bytes: &[u8]) -> __m256i {
-        let one = self.one();
-        match bytes.split_at_checked(16) {
-            None => self.widen(one.load_part(bytes)),
-            Some((whole, rest)) => {
-                let (low, high) = (one.load_reg(whole), one.load_part(rest));
-                // SAFETY: the token exists only where these instructions do.
-                unsafe { _mm256_set_m128i(high, low) }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn store_part(self, to: &mut [u8], reg: __m256i) {
-        let one = self.one();
-        match to.split_at_mut_checked(16) {
-            None => one.store_part(to, self.low(reg)),
-            Some((whole, rest)) => {
-                one.store_reg(whole, self.low(reg));
-                // SAFETY: the token exists only where these instructions do.
-                one.store_part(rest, unsafe { _mm256_extracti128_si256::<1>(reg) });
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn times_alphas(self, reg: __m256i) -> __m256i {
-        // SAFETY: the token exists only where these instructions do.
-        let [left, out] = unsafe {
-            [
-                _mm256_sllv_epi64(reg, _mm256_set_epi64x(1, 1, 0, 0)),
-                _mm256_srlv_epi64(reg, _mm256_set_epi64x(63, 63, 64, 64)),
-            ]
-        };
-        let back = self.cross_product(out, self.from_words([0x87; 2]));
-        self.xor3(left, self.up::<8>(out), back)
-    }
-
-    #[inline(always)]
-    fn behind(self, before: [__m256i; 2], four: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe {
-            [
-                _mm256_permute2x128_si256::<0x21>(before[1], four[0]),
-                _mm256_permute2x128_si256::<0x21>(four[0], four[1]),
-            ]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn gather(self, from: [*const u8; 4]) -> [__m256i; 2] {
-        // SAFETY: the caller says so; no load needs alignment.
-        unsafe {
-            let [a, b, c, d] = from;
-            [
-                _mm256_loadu2_m128i(b.cast(), a.cast()),
-                _mm256_loadu2_m128i(d.cast(), c.cast()),
-            ]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn scatter(self, to: [*mut u8; 4], four: [__m256i; 2]) {
-        // SAFETY: the caller says so; no store needs alignment.
-        unsafe {
-            let [a, b, c, d] = to;
-            _mm256_storeu2_m128i(b.cast(), a.cast(), four[0]);
-            _mm256_storeu2_m128i(d.cast(), c.cast(), four[1]);
-        }
-    }
-}
-
-impl Blocks for Vaes {
-    const LANES: usize = 16;
-
-    by_names! {
-        "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,aes,pclmulqdq", 4, 8, __m512i, 1, zmm_reg;
-        _mm512_setzero_si512, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_broadcast_i32x4,
-        _mm512_sll_epi64, _mm512_srl_epi64, _mm512_bslli_epi128, _mm512_bsrli_epi128
-    }
-
-    instructions! {
-        self, __m512i;
-        xor(a, b) = _mm512_xor_si512(a, b);
-        and(a, b) = _mm512_and_si512(a, b);
-        xor3(a, b, c) = _mm512_ternarylogic_epi64::<0x96>(a, b, c);
-        add32(a, b) = _mm512_add_epi32(a, b);
-        add64(a, b) = _mm512_add_epi64(a, b);
-        low_product(a, b) = _mm512_clmulepi64_epi128::<0x00>(a, b);
-        high_product(a, b) = _mm512_clmulepi64_epi128::<0x11>(a, b);
-        cross_product(a, b) = _mm512_clmulepi64_epi128::<0x01>(a, b);
-        swap(reg) = _mm512_shuffle_epi8(reg, self.from_words(TURNED));
-        swap_words(reg) = _mm512_shuffle_epi32::<0b01_00_11_10>(reg);
-        start(block, key) = _mm512_xor_si512(block, key);
-    }
-
-    #[inline(always)]
-    fn round(self, block: __m512i, [_, key]: [__m512i; 2]) -> __m512i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm512_aesenc_epi128(block, key) }
-    }
-
-    #[inline(always)]
-    fn last(self, block: __m512i, [_, key]: [__m512i; 2]) -> __m512i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm512_aesenclast_epi128(block, key) }
-    }
-
-    #[inline(always)]
-    fn inverse_round(self, block: __m512i, [_, key]: [__m512i; 2]) -> __m512i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm512_aesdec_epi128(block, key) }
-    }
-
-    #[inline(always)]
-    fn inverse_last(self, block: __m512i, [_, key]: [__m512i; 2]) -> __m512i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm512_aesdeclast_epi128(block, key) }
-    }
-
-    #[inline(always)]
-    fn low(self, reg: __m512i) -> __m128i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm512_castsi512_si128(reg) }
-    }
-
-    #[inline(always)]
-    fn widen(self, block: __m128i) -> __m512i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm512_zextsi128_si512(block) }
-    }
-
-    #[inline(always)]
-    fn broadcast(self, block: __m128i) -> __m512i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe { _mm512_broadcast_i32x4(block) }
-    }
-
-    #[inline(always)]
-    fn across(self, reg: __m512i) -> __m128i {
-        // SAFETY: the token exists only where these instructions do.
-        unsafe {
-            let [low, high] = [
-                _mm512_castsi512_si256(reg),
-                _mm512_extracti64x4_epi64::<1>(reg),
-            ];
-            let two = _mm256_xor_si256(low, high);
-            _mm_xor_si128(
-                _mm256_castsi256_si128(two),
-                _mm256_extracti128_si256::<1>(two),
-            )
-        }
-    }
-
-    #[inline(always)]
-    fn load_part(self, bytes: &[u8]) -> __m512i {
-        // SAFETY: the mask has bits only for bytes that are there.
-        unsafe { _mm512_maskz_loadu_epi8(mask(bytes.len()), bytes.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
-    fn store_part(self, to: &mut [u8], reg: __m512i) {
-        // SAFETY: the mask has bits only for bytes that are there.
-        unsafe { _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), mask(to.len()), reg) }
-    }
-
-    #[inline(always)]
-    fn load_some(self, bytes: &[u8]) -> [__m512i; 1] {
-        match bytes.try_into() {
-            Ok(all) => self.load(all),
-            Err(_) => [self.load_part(bytes)],
-        }
-    }
-
-    #[inline(always)]
-    fn store_some(self, to: &mut [u8], [reg]: [__m512i; 1]) {
-        match to.try_into() {
-            Ok(all) => self.store(all, [reg]),
-            Err(_) => self.store_part(to, reg),
-        }
-    }
-
-    #[inline(always)]
-    fn first(self, [reg]: [__m512i; 1], bytes: usize) -> [__m512i; 1] {
-        // SAFETY: the token exists only where these instructions do.
-        [unsafe { _mm512_maskz_mov_epi8(mask(bytes), reg) }]
-    }
-
-    #[inline(always)]
-    fn times_alphas(self, reg: __m512i) -> __m512i {
-        // SAFETY: the token exists only where these instructions do.
-        let [left, out] = unsafe {
-            let bits = _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0);
-            let rest = _mm512_sub_epi64(_mm512_set1_epi64(64), bits);
-            [_mm512_sllv_epi64(reg, bits), _mm512_srlv_epi64(reg, rest)]
-        };
-        let back = self.cross_product(out, self.from_words([0x87; 2]));
-        self.xor3(left, self.up::<8>(out), back)
-    }
-
-    #[inline(always)]
-    fn behind(self, [before]: [__m512i; 1], [four]: [__m512i; 1]) -> [__m512i; 1] {
-        // SAFETY: the token exists only where these instructions do.
-        [unsafe { _mm512_alignr_epi64::<6>(four, before) }]
-    }
-
-    #[inline(always)]
-    unsafe fn gather(self, from: [*const u8; 4]) -> [__m512i; 1] {
-        // SAFETY: the caller says so; no load needs alignment.
-        unsafe {
-            let [a, b, c, d] = from;
-            let low = _mm256_loadu2_m128i(b.cast(), a.cast());
-            let high = _mm256_loadu2_m128i(d.cast(), c.cast());
-            [_mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn scatter(self, to: [*mut u8; 4], [four]: [__m512i; 1]) {
-        // SAFETY: the caller says so; no store needs alignment.
-        unsafe {
-            _mm_storeu_si128(to[0].cast(), _mm512_castsi512_si128(four));
-            _mm_storeu_si128(to[1].cast(), _mm512_extracti32x4_epi32::<1>(four));
-            _mm_storeu_si128(to[2].cast(), _mm512_extracti32x4_epi32::<2>(four));
-            _mm_storeu_si128(to[3].cast(), _mm512_extracti32x4_epi32::<3>(four));
-        }
-    }
-}
-
-/// A bit for each of the first `bytes`, of 64 at most.
-#[inline(always)]
-fn mask(bytes: usize) -> u64 {
-    match bytes {
-        0 => 0,
-        bytes => u64::MAX >> 64usize.saturating_sub(bytes),
     }
 }
