@@ -2,6 +2,10 @@
 //!
 //! A round starts in each cycle and takes three or more, so several registers are on their way at once. Of short items it is the
 //! CPU that overlaps one with the next.
+#![allow(
+    clippy::needless_range_loop,
+    reason = "several arrays are walked by the number of a register"
+)]
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -79,11 +79,11 @@ impl Blocks for ArmAes {
 
     #[inline(always)]
     fn zeros(self) -> Self::Four {
-        [self.from_words([0; 2]); 4]
+        [self.set_words([0; 2]); 4]
     }
 
     #[inline(always)]
-    fn from_words(self, [low, high]: [u64; 2]) -> uint8x16_t {
+    fn set_words(self, [low, high]: [u64; 2]) -> uint8x16_t {
         // SAFETY: `ArmAes` exists only where these instructions do.
         unsafe { vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(low), vcreate_u64(high))) }
     }
@@ -113,7 +113,7 @@ impl Blocks for ArmAes {
 
     #[inline(always)]
     fn load_part(self, bytes: &[u8]) -> uint8x16_t {
-        self.from_words(words_of_part(bytes))
+        self.set_words(words_of_part(bytes))
     }
 
     #[inline(always)]
@@ -146,7 +146,7 @@ impl Blocks for ArmAes {
 
     #[inline(always)]
     fn times_alpha(self, reg: uint8x16_t) -> uint8x16_t {
-        let back = self.from_words([0x87, 1]);
+        let back = self.set_words([0x87, 1]);
         // SAFETY: `ArmAes` exists only where these instructions do.
         unsafe {
             // The sign of each word where what it loses comes back.
@@ -202,7 +202,7 @@ impl Blocks for ArmAes {
 
     #[inline(always)]
     fn up<const BYTES: i32>(self, reg: uint8x16_t) -> uint8x16_t {
-        let zeros = self.from_words([0; 2]);
+        let zeros = self.set_words([0; 2]);
         // SAFETY: `ArmAes` exists only where these instructions do.
         unsafe {
             match BYTES {
@@ -216,7 +216,7 @@ impl Blocks for ArmAes {
 
     #[inline(always)]
     fn down<const BYTES: i32>(self, reg: uint8x16_t) -> uint8x16_t {
-        let zeros = self.from_words([0; 2]);
+        let zeros = self.set_words([0; 2]);
         // SAFETY: `ArmAes` exists only where these instructions do.
         unsafe { vextq_u8::<BYTES>(reg, zeros) }
     }

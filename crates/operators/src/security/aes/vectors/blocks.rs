@@ -32,7 +32,7 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     fn across(self, reg: Self::Reg) -> Block<Self>;
     fn zeros(self) -> Self::Four;
     /// Two words in each block, the lower first.
-    fn from_words(self, words: [u64; 2]) -> Self::Reg;
+    fn set_words(self, words: [u64; 2]) -> Self::Reg;
     /// The words of the lowest block.
     fn words(self, reg: Self::Reg) -> [u64; 2];
     /// The first bytes, as many as a register has.
@@ -91,7 +91,7 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     fn times_alpha_to(self, reg: Self::Reg, bits: u32) -> Self::Reg {
         let out = self.right(reg, 64 - bits);
         // What leaves the lower word enters the upper one; what leaves that comes back times α^7 + α^2 + α + 1.
-        let back = self.cross_product(out, self.from_words([0x87; 2]));
+        let back = self.cross_product(out, self.set_words([0x87; 2]));
         self.xor3(self.left(reg, bits), self.up::<8>(out), back)
     }
     /// Each block times α.

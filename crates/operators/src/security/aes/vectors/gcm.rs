@@ -101,9 +101,9 @@ impl<T: Blocks, const N: usize> Item<'_, T, N> {
         let high = u32::from_le_bytes(high.try_into().expect("twelve bytes"));
         let nonce = [u64::from_le_bytes(*low), u64::from(high)];
         // The counter, in four bytes behind the nonce, is one for the tag, and goes on from two for the text.
-        let first = one.from_words([nonce[0], nonce[1] | 1 << 56]);
+        let first = one.set_words([nonce[0], nonce[1] | 1 << 56]);
         let mask = encrypt_one(t, keys, first);
-        let counter = Counter::new(t, t.from_words(nonce), 0, 2);
+        let counter = Counter::new(t, t.set_words(nonce), 0, 2);
 
         let text_bytes = self.text.len();
         let mut hash = Hash::new(t, self.powers);

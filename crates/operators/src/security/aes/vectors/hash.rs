@@ -53,13 +53,13 @@ pub(super) struct Next<'a, const W: usize> {
 #[inline(always)]
 pub(super) fn powers<T: Blocks, const N: usize>(t: T, keys: &RoundKeys<N>) -> Zeroizing<Powers> {
     let one = t.one();
-    let zeros = one.from_words([0; 2]);
+    let zeros = one.set_words([0; 2]);
     let zeros = encrypt_one(one, &broadcast(one, keys), zeros);
     let [low, high] = one.words(one.swap(zeros));
     let key = u128::from(low) | u128::from(high) << 64;
     // Times x; x^128 is x^127 + x^126 + x^121 + 1.
     let key = key << 1 ^ (key >> 127).wrapping_neg() & (0xc2 << 120 | 1);
-    let key = one.from_words([key as u64, (key >> 64) as u64]);
+    let key = one.set_words([key as u64, (key >> 64) as u64]);
     let mut powers = Zeroizing::new(NONE);
     let mut power = key;
     let folded_key = fold(one, key);
@@ -124,7 +124,7 @@ impl<'a, T: Blocks> Hash<'a, T> {
     pub(super) fn last(mut self, t: T, lengths: [u64; 2]) -> Block<T> {
         let one = t.one();
         self.begin_if_none(t, 1);
-        let block = t.xor(t.widen(one.from_words(lengths)), self.before);
+        let block = t.xor(t.widen(one.set_words(lengths)), self.before);
         let (whole, folded) = (&self.powers.whole, &self.powers.folded);
         let power = [&whole[SUMMANDS - 1], &folded[SUMMANDS - 1]];
         let power = [t.load_block(power[0]), t.load_block(power[1])];
@@ -230,7 +230,7 @@ impl<T: Blocks> Sum<T> {
         let low = t.xor(self.low, t.up::<8>(middle));
         let high = t.xor(self.high, t.down::<8>(middle));
         let mut low = t.across(low);
-        let prime = one.from_words([0xc2 << 56, 0]);
+        let prime = one.set_words([0xc2 << 56, 0]);
         for _ in 0..2 {
             low = one.xor(one.swap_words(low), one.low_product(low, prime));
         }

@@ -89,7 +89,7 @@ macro_rules! by_names {
         }
 
         #[inline(always)]
-        fn from_words(self, [low, high]: [u64; 2]) -> $Reg {
+        fn set_words(self, [low, high]: [u64; 2]) -> $Reg {
             // SAFETY: the token exists only where these instructions do.
             unsafe { $words(_mm_set_epi64x(high.cast_signed(), low.cast_signed())) }
         }
@@ -208,7 +208,7 @@ impl Blocks for AesNi {
         low_product(a, b) = _mm_clmulepi64_si128::<0x00>(a, b);
         high_product(a, b) = _mm_clmulepi64_si128::<0x11>(a, b);
         cross_product(a, b) = _mm_clmulepi64_si128::<0x01>(a, b);
-        swap(reg) = _mm_shuffle_epi8(reg, self.from_words(TURNED));
+        swap(reg) = _mm_shuffle_epi8(reg, self.set_words(TURNED));
         swap_words(reg) = _mm_shuffle_epi32::<0b01_00_11_10>(reg);
         start(block, key) = _mm_xor_si128(block, key);
     }
@@ -216,7 +216,7 @@ impl Blocks for AesNi {
 
     #[inline(always)]
     fn times_alpha(self, reg: __m128i) -> __m128i {
-        let back = self.from_words([0x87, 1]);
+        let back = self.set_words([0x87, 1]);
         // SAFETY: the token exists only where these instructions do.
         unsafe {
             // The sign of each word where what it loses comes back.
@@ -229,7 +229,7 @@ impl Blocks for AesNi {
 
     #[inline(always)]
     fn load_part(self, bytes: &[u8]) -> __m128i {
-        self.from_words(words_of_part(bytes))
+        self.set_words(words_of_part(bytes))
     }
 
     #[inline(always)]

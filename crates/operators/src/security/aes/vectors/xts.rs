@@ -191,7 +191,7 @@ fn next_group<T: Blocks, const W: usize>(t: T, mut tweaks: [T::Four; W]) -> [T::
     for four in &mut tweaks {
         for r in 0..T::REGS {
             let out = t.down::<14>(four[r]);
-            let back = t.low_product(out, t.from_words([0x87; 2]));
+            let back = t.low_product(out, t.set_words([0x87; 2]));
             four[r] = t.xor(t.up::<2>(four[r]), back);
         }
     }

@@ -26,7 +26,7 @@ impl Blocks for VaesAvx2 {
         low_product(a, b) = _mm256_clmulepi64_epi128::<0x00>(a, b);
         high_product(a, b) = _mm256_clmulepi64_epi128::<0x11>(a, b);
         cross_product(a, b) = _mm256_clmulepi64_epi128::<0x01>(a, b);
-        swap(reg) = _mm256_shuffle_epi8(reg, self.from_words(TURNED));
+        swap(reg) = _mm256_shuffle_epi8(reg, self.set_words(TURNED));
         swap_words(reg) = _mm256_shuffle_epi32::<0b01_00_11_10>(reg);
         start(block, key) = _mm256_xor_si256(block, key);
     }
@@ -97,7 +97,7 @@ impl Blocks for VaesAvx2 {
                 _mm256_srlv_epi64(reg, _mm256_set_epi64x(63, 63, 64, 64)),
             ]
         };
-        let back = self.cross_product(out, self.from_words([0x87; 2]));
+        let back = self.cross_product(out, self.set_words([0x87; 2]));
         self.xor3(left, self.up::<8>(out), back)
     }
 

@@ -27,7 +27,7 @@ impl Blocks for Vaes {
         low_product(a, b) = _mm512_clmulepi64_epi128::<0x00>(a, b);
         high_product(a, b) = _mm512_clmulepi64_epi128::<0x11>(a, b);
         cross_product(a, b) = _mm512_clmulepi64_epi128::<0x01>(a, b);
-        swap(reg) = _mm512_shuffle_epi8(reg, self.from_words(TURNED));
+        swap(reg) = _mm512_shuffle_epi8(reg, self.set_words(TURNED));
         swap_words(reg) = _mm512_shuffle_epi32::<0b01_00_11_10>(reg);
         start(block, key) = _mm512_xor_si512(block, key);
     }
@@ -110,7 +110,7 @@ impl Blocks for Vaes {
             let rest = _mm512_sub_epi64(_mm512_set1_epi64(64), bits);
             [_mm512_sllv_epi64(reg, bits), _mm512_srlv_epi64(reg, rest)]
         };
-        let back = self.cross_product(out, self.from_words([0x87; 2]));
+        let back = self.cross_product(out, self.set_words([0x87; 2]));
         self.xor3(left, self.up::<8>(out), back)
     }
 
