@@ -58,6 +58,7 @@ impl<T: Blocks, const N: usize> Keyed<T, N> {
     }
 
     /// In every mode but encryption in CBC.
+    #[inline(always)]
     fn with<'a, 'k>(&self, source: impl Source<'k, N>, work: Work<'a, impl Places<'a>>) {
         let (t, form) = (self.proof, self.form);
         match (form.mode, form.direction) {
@@ -84,6 +85,7 @@ impl<T: Blocks, const N: usize> Keyed<T, N> {
 }
 
 impl<T: Blocks, const N: usize> Coder for Keyed<T, N> {
+    #[inline(always)]
     fn on<'a>(&self, work: Work<'a, impl Places<'a>>) {
         let (form, keys) = (self.form, &self.keys);
         match self.is_chained() {

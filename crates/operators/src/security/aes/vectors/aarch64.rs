@@ -62,6 +62,7 @@ impl Blocks for ArmAes {
     const REGS: usize = 4;
     const LANES: usize = 16;
 
+    #[inline(always)]
     fn enter<K: Task<Self>>(self, task: K) -> K::Out {
         #[inline(never)]
         #[target_feature(enable = "aes")]

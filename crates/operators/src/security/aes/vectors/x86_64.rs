@@ -56,6 +56,7 @@ macro_rules! by_names {
         type One = AesNi;
         const REGS: usize = $regs;
 
+        #[inline(always)]
         fn enter<K: Task<Self>>(self, task: K) -> K::Out {
             #[inline(never)]
             #[target_feature(enable = $features)]
