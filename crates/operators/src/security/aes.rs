@@ -8,23 +8,16 @@
 #![doc = include_str!("../../docs/aes-cbc.md")]
 #![doc = include_str!("../../docs/aes-xts.md")]
 
-#[cfg(target_arch = "aarch64")]
-mod aarch64;
 #[cfg(feature = "aws-lc")]
 mod aws_lc;
 mod form;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod lanes;
 mod portable;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod schedule;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod stealing;
 mod text;
-#[cfg(target_arch = "x86_64")]
-mod vaes;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vectors;
 mod workload;
 
+use std::any::Any;
 use std::fmt;
 
 use dpb_core::sessions::NUMBER_BYTES;
@@ -174,6 +167,8 @@ const PORTABLE: (Implementation, Library) = (Implementation::Portable, library!(
 /// AES in one mode and direction, with its key, on one code path.
 pub struct Aes {
     form: Form,
+    /// Bytes of the key.
+    key_bytes: usize,
     code: Box<dyn Code>,
 }
 
@@ -183,23 +178,24 @@ trait Code: Send + Sync {
     fn run(&self, work: Work<'_, Apart<'_>>);
     /// The same where slots overlay their items.
     fn run_in_place(&self, work: Work<'_, Overlays<'_>>);
-    /// The round keys, if items of different keys gain from being together: in CBC, which encrypts one block after another.
-    fn chained(&self) -> Option<&[[u8; 16]]>;
-    /// [`Code::run`] for items with round keys of their own: those that as many codes of this path, mode and length of key have.
-    fn run_each(&self, keys: &[&[[u8; 16]]], work: Work<'_, Apart<'_>>);
+    /// The keys, if items of different keys gain from being together.
+    fn keys(&self) -> Option<&dyn Any>;
+    /// [`Code::run`] for items with keys of their own: those that as many codes of this path, mode and length of key have, one at
+    /// least.
+    fn run_each(&self, keys: &[&dyn Any], work: Work<'_, Apart<'_>>);
     /// The same where slots overlay their items.
-    fn run_each_in_place(&self, keys: &[&[[u8; 16]]], work: Work<'_, Overlays<'_>>);
+    fn run_each_in_place(&self, keys: &[&dyn Any], work: Work<'_, Overlays<'_>>);
 }
 
 /// [`Code`], written once.
 trait Coder: Send + Sync {
     fn on<'a>(&self, work: Work<'a, impl Places<'a>>);
-    /// See [`Code::chained`].
-    fn chained(&self) -> Option<&[[u8; 16]]> {
+    /// See [`Code::keys`].
+    fn keys(&self) -> Option<&dyn Any> {
         None
     }
     /// See [`Code::run_each`].
-    fn on_each<'a>(&self, _keys: &[&[[u8; 16]]], _work: Work<'a, impl Places<'a>>) {
+    fn on_each<'a>(&self, _keys: &[&dyn Any], _work: Work<'a, impl Places<'a>>) {
         unreachable!("only where there are such keys");
     }
 }
@@ -213,15 +209,15 @@ impl<C: Coder> Code for C {
         self.on(work);
     }
 
-    fn chained(&self) -> Option<&[[u8; 16]]> {
-        Coder::chained(self)
+    fn keys(&self) -> Option<&dyn Any> {
+        Coder::keys(self)
     }
 
-    fn run_each(&self, keys: &[&[[u8; 16]]], work: Work<'_, Apart<'_>>) {
+    fn run_each(&self, keys: &[&dyn Any], work: Work<'_, Apart<'_>>) {
         self.on_each(keys, work);
     }
 
-    fn run_each_in_place(&self, keys: &[&[[u8; 16]]], work: Work<'_, Overlays<'_>>) {
+    fn run_each_in_place(&self, keys: &[&dyn Any], work: Work<'_, Overlays<'_>>) {
         self.on_each(keys, work);
     }
 }
@@ -230,12 +226,17 @@ impl Aes {
     /// The paths of CTR, CBC and XTS, best first.
     pub const PATHS: &'static [Implementation] = &[
         Implementation::Vaes,
+        Implementation::VaesAvx2,
+        Implementation::AesNi,
         Implementation::ArmAes,
         Implementation::Portable,
     ];
     /// The paths of GCM, best first.
     pub const GCM_PATHS: &'static [Implementation] = &[
         Implementation::Vaes,
+        Implementation::VaesAvx2,
+        Implementation::AesNi,
+        Implementation::ArmAes,
         Implementation::AwsLc,
         Implementation::Portable,
     ];
@@ -254,17 +255,30 @@ impl Aes {
         let code: Option<Box<dyn Code>> = match path.among(spec.name(), paths)? {
             Implementation::Portable => Some(portable::new(form, key)),
             #[cfg(target_arch = "x86_64")]
-            Implementation::Vaes => isa::Vaes::detect().map(|proof| vaes::new(proof, form, key)),
+            Implementation::Vaes => isa::Vaes::detect().map(|proof| vectors::new(proof, form, key)),
+            #[cfg(target_arch = "x86_64")]
+            Implementation::VaesAvx2 => {
+                isa::VaesAvx2::detect().map(|proof| vectors::new(proof, form, key))
+            }
+            #[cfg(target_arch = "x86_64")]
+            Implementation::AesNi => {
+                isa::AesNi::detect().map(|proof| vectors::new(proof, form, key))
+            }
             #[cfg(target_arch = "aarch64")]
             Implementation::ArmAes => {
-                isa::ArmAes::detect().map(|proof| aarch64::new(proof, form, key))
+                isa::ArmAes::detect().map(|proof| vectors::new(proof, form, key))
             }
             #[cfg(feature = "aws-lc")]
             Implementation::AwsLc => Some(Box::new(aws_lc::Gcm::new(form, key)?)),
             _ => None,
         };
         let code = code.ok_or_else(|| path.missing(spec.name(), paths))?;
-        Ok(Self { form, code })
+        let key_bytes = key.len();
+        Ok(Self {
+            form,
+            key_bytes,
+            code,
+        })
     }
 
     /// The output of one item.
@@ -326,21 +340,20 @@ impl PerSession {
         Ok(Self { of, form, path })
     }
 
-    /// Calls `run` with some items at a time, a code, and the round keys of each item where these are not all the code's own.
+    /// Calls `run` with some items at a time, a code, and the keys of each item where these are not all the code's own.
     fn each<'a>(
         wanted: Wanted<'a, Aes>,
-        mut run: impl FnMut(&'a dyn Code, &[&'a [[u8; 16]]], &'a [u32]),
+        mut run: impl FnMut(&'a dyn Code, &[&'a dyn Any], &'a [u32]),
     ) {
-        let Some(first) = wanted.first().and_then(|aes| aes.code.chained()) else {
+        let Some(first) = wanted.first().and_then(|aes| aes.code.keys()) else {
             return (wanted.groups()).for_each(|(aes, indices)| run(&*aes.code, &[], indices));
         };
         let mut keys = [first; TOGETHER];
-        let rounds = |aes: &Aes| aes.code.chained().map(<[_]>::len);
         wanted.each_chunk(
-            |a, b| rounds(a) == rounds(b),
+            |a, b| a.key_bytes == b.key_bytes,
             |each, indices| {
                 for (keys, aes) in keys.iter_mut().zip(each) {
-                    *keys = aes.code.chained().unwrap_or(first);
+                    *keys = aes.code.keys().unwrap_or(first);
                 }
                 run(&*each[0].code, &keys[..each.len()], indices);
             },

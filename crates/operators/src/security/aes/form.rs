@@ -69,6 +69,37 @@ pub(super) struct Apart<'a> {
     slots: SlotIter<'a>,
 }
 
+/// See [`Form::items`].
+pub(super) struct Each<'a, P> {
+    form: Form,
+    places: P,
+    /// The number of the next item.
+    next: usize,
+    outcomes: std::slice::IterMut<'a, Result<u32, JobError>>,
+}
+
+impl<'a, P: Places<'a>> Iterator for Each<'a, P> {
+    type Item = (usize, Parts<'a>, &'a mut Result<u32, JobError>);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let outcome = self.outcomes.next()?;
+            let i = self.next;
+            self.next += 1;
+            match self.places.next(self.form) {
+                Ok(parts) => {
+                    *outcome = parts.output_bytes();
+                    if outcome.is_ok() {
+                        return Some((i, parts, outcome));
+                    }
+                }
+                Err(error) => *outcome = Err(error),
+            }
+        }
+    }
+}
+
 impl Parts<'_> {
     /// Bytes of the output.
     ///
@@ -276,6 +307,19 @@ impl Form {
         })
     }
 
+    /// The number and the parts of each item that the mode has, and its outcome, which is that all is well.
+    #[inline(always)]
+    pub(super) fn items<'a, P: Places<'a>>(self, work: Work<'a, P>) -> Each<'a, P> {
+        // At once, so that the list is not asked for room at each item.
+        work.outcomes.resize(work.places.count(), Ok(0));
+        Each {
+            form: self,
+            places: work.places,
+            next: 0,
+            outcomes: work.outcomes.iter_mut(),
+        }
+    }
+
     /// Runs `code` on each item's parts, and notes each outcome.
     #[inline(always)]
     pub(super) fn each<'a>(
@@ -283,15 +327,10 @@ impl Form {
         work: Work<'a, impl Places<'a>>,
         mut code: impl FnMut(Parts<'a>) -> Result<(), JobError>,
     ) {
-        let mut places = work.places;
-        // At once, so that the list is not asked for room at each item.
-        work.outcomes.resize(places.count(), Ok(0));
-        for outcome in work.outcomes {
-            *outcome = places.next(self).and_then(|parts| {
-                let len = parts.output_bytes();
-                code(parts)?;
-                len
-            });
+        for (_, parts, outcome) in self.items(work) {
+            if let Err(error) = code(parts) {
+                *outcome = Err(error);
+            }
         }
     }
 

@@ -4,10 +4,12 @@
 //! blocks, as many as the lane with the fewest has left.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use aes::cipher::inout::InOutBuf;
+use dpb_core::JobError;
 
-use super::form::{BLOCK, Form, Parts, Places, Work};
+use crate::security::aes::form::{BLOCK, Form, Parts, Places, Work};
 
 /// Items at a time.
 pub(super) const LANES: usize = 16;
@@ -33,52 +35,66 @@ struct Rest<'a> {
     text: PhantomData<InOutBuf<'a, 'a, u8>>,
 }
 
-/// Encrypts each item, `key(i)` is the key of item `i`. `advance` takes all lanes that are busy, or more, so many blocks forward, and
-/// leaves the last blocks in `states`.
-#[inline(always)]
-pub(super) fn encrypt<'a, K: Copy>(
+/// The items of a batch, as they come and go in lanes.
+pub(super) struct Lanes<'a, P, K> {
     form: Form,
-    work: Work<'a, impl Places<'a>>,
-    key: impl Fn(usize) -> K,
-    mut advance: impl FnMut(&mut Chains<'_, K>, usize),
-) {
-    let none = Rest {
-        from: std::ptr::null(),
-        to: std::ptr::null_mut(),
-        len: 0,
-        text: PhantomData,
-    };
-    let mut places = work.places;
-    let mut waiting = 0..places.count();
-    if waiting.is_empty() {
-        return;
+    places: P,
+    waiting: Range<usize>,
+    outcomes: &'a mut Vec<Result<u32, JobError>>,
+    /// Lanes that may be busy, [`LANES`] at most.
+    limit: usize,
+    pub(super) chains: Chains<'a, K>,
+}
+
+impl<'a, P: Places<'a>, K: Copy> Lanes<'a, P, K> {
+    /// With `limit` lanes. `any` key stands in lanes that never had one.
+    #[inline(always)]
+    pub(super) fn new(form: Form, work: Work<'a, P>, limit: usize, any: K) -> Self {
+        let none = Rest {
+            from: std::ptr::null(),
+            to: std::ptr::null_mut(),
+            len: 0,
+            text: PhantomData,
+        };
+        Self {
+            form,
+            waiting: 0..work.places.count(),
+            places: work.places,
+            outcomes: work.outcomes,
+            limit: limit.min(LANES),
+            chains: Chains {
+                states: [[0; BLOCK]; LANES],
+                keys: [any; LANES],
+                texts: [none; LANES],
+                busy: 0,
+            },
+        }
     }
-    let mut chains = Chains {
-        states: [[0; BLOCK]; LANES],
-        keys: [key(0); LANES],
-        texts: [none; LANES],
-        busy: 0,
-    };
-    loop {
-        while chains.busy < LANES
-            && let Some(i) = waiting.next()
+
+    /// Gives idle lanes items, `key(i)` is the key of item `i`, and says how many blocks all go forward now. Who asks again has done
+    /// that: taken all lanes that are busy, or more, so far, left the last blocks in `states`, and told the chains.
+    #[inline(always)]
+    pub(super) fn next(&mut self, key: impl Fn(usize) -> K) -> Option<usize> {
+        let chains = &mut self.chains;
+        while chains.busy < self.limit
+            && let Some(i) = self.waiting.next()
         {
-            work.outcomes.push(places.next(form).and_then(|parts| {
-                let len = parts.output_bytes()?;
-                chains.take(parts, key(i));
-                Ok(len)
-            }));
+            self.outcomes
+                .push(self.places.next(self.form).and_then(|parts| {
+                    let len = parts.output_bytes()?;
+                    chains.take(parts, key(i));
+                    Ok(len)
+                }));
         }
         if chains.busy == 0 {
-            return;
+            return None;
         }
         let left = chains.texts[..chains.busy].iter().map(|text| text.len);
         let count = left.min().unwrap_or(0) / BLOCK;
         for idle in chains.busy..LANES {
             chains.copy(0, idle);
         }
-        advance(&mut chains, count);
-        chains.leave_behind(count * BLOCK);
+        Some(count)
     }
 }
 
@@ -92,6 +108,7 @@ impl<'a, K: Copy> Chains<'a, K> {
     ///
     /// # Panics
     /// If a lane has fewer left.
+    #[inline(always)]
     pub(super) fn addresses(&self, bytes: usize) -> ([*const u8; LANES], [*mut u8; LANES]) {
         assert!(self.texts.iter().all(|text| text.len >= bytes), "text");
         (
@@ -101,6 +118,7 @@ impl<'a, K: Copy> Chains<'a, K> {
     }
 
     /// Gives an item, if it has any blocks, to the first idle lane.
+    #[inline(always)]
     fn take(&mut self, parts: Parts<'a>, key: K) {
         let text = parts.text;
         let len = text.len();
@@ -119,7 +137,8 @@ impl<'a, K: Copy> Chains<'a, K> {
     }
 
     /// Steps over `bytes` bytes, and puts the lanes that have any left to the front.
-    fn leave_behind(&mut self, bytes: usize) {
+    #[inline(always)]
+    pub(super) fn leave_behind(&mut self, bytes: usize) {
         for lane in (0..self.busy).rev() {
             let text = &mut self.texts[lane];
             text.from = text.from.wrapping_add(bytes);

@@ -1,0 +1,181 @@
+//! The rounds of AES on blocks that are on their way together.
+
+use zeroize::Zeroizing;
+
+use super::blocks::{Block, Blocks};
+
+/// A key for each round, and one before the first: 11 with keys of 128 bits, 15 with 256. Overwritten when dropped.
+pub(super) type RoundKeys<const N: usize> = Zeroizing<[[u8; 16]; N]>;
+
+/// The round keys, each in every block of a register.
+#[inline(always)]
+pub(super) fn broadcast<T: Blocks, const N: usize>(t: T, keys: &[[u8; 16]; N]) -> [T::Reg; N] {
+    let mut wide = [t.zeros()[0]; N];
+    for i in 0..N {
+        wide[i] = t.broadcast(t.load_block(&keys[i]));
+    }
+    wide
+}
+
+/// Runs the code for each round from the given one on, all but the first key and the last. Written out: the compiler leaves a loop.
+macro_rules! each_round {
+    ($N:ident, $first:expr, $i:ident, $code:block) => {
+        each_round!(@ $N, $first, $i, $code, 1 2 3 4 5 6 7 8 9 10 11 12 13)
+    };
+    (@ $N:ident, $first:expr, $i:ident, $code:block, $($round:literal)+) => {
+        $(if $round >= $first && $round < $N - 1 {
+            let $i = $round;
+            $code
+        })+
+    };
+}
+
+/// Encrypts `W` times four blocks.
+#[inline(always)]
+pub(super) fn encrypt<T: Blocks, const N: usize, const W: usize>(
+    t: T,
+    keys: &[T::Reg; N],
+    blocks: [T::Four; W],
+) -> [T::Four; W] {
+    let mut blocks = start(t, keys, blocks);
+    rounds_from::<1, T, N, W>(t, keys, &mut blocks);
+    last(t, keys, blocks)
+}
+
+/// What comes before the first round.
+#[inline(always)]
+pub(super) fn start<T: Blocks, const N: usize, const W: usize>(
+    t: T,
+    keys: &[T::Reg; N],
+    mut blocks: [T::Four; W],
+) -> [T::Four; W] {
+    for four in &mut blocks {
+        for r in 0..T::REGS {
+            four[r] = t.start(four[r], keys[0]);
+        }
+    }
+    blocks
+}
+
+/// The rounds from number `FIRST` on, without the last one.
+#[inline(always)]
+pub(super) fn rounds_from<const FIRST: usize, T: Blocks, const N: usize, const W: usize>(
+    t: T,
+    keys: &[T::Reg; N],
+    blocks: &mut [T::Four; W],
+) {
+    each_round!(N, FIRST, i, {
+        round(t, keys, i, blocks);
+    });
+}
+
+/// Round number `i`.
+#[inline(always)]
+pub(super) fn round<T: Blocks, const N: usize, const W: usize>(
+    t: T,
+    keys: &[T::Reg; N],
+    i: usize,
+    blocks: &mut [T::Four; W],
+) {
+    for four in &mut *blocks {
+        for r in 0..T::REGS {
+            four[r] = t.round(four[r], [keys[i - 1], keys[i]]);
+        }
+    }
+    keep_order(t, blocks);
+}
+
+/// The last round.
+#[inline(always)]
+pub(super) fn last<T: Blocks, const N: usize, const W: usize>(
+    t: T,
+    keys: &[T::Reg; N],
+    mut blocks: [T::Four; W],
+) -> [T::Four; W] {
+    for four in &mut blocks {
+        for r in 0..T::REGS {
+            four[r] = t.last(four[r], [keys[N - 2], keys[N - 1]]);
+        }
+    }
+    blocks
+}
+
+/// Keeps the compiler from moving what is computed of one block behind what is computed of another, which it does for want of
+/// registers: the CPU would not look far enough ahead to start their rounds together.
+#[inline(always)]
+fn keep_order<T: Blocks, const W: usize>(t: T, blocks: &mut [T::Four; W]) {
+    if W * T::REGS > 1 {
+        for four in blocks {
+            for r in 0..T::REGS {
+                t.pin(&mut four[r]);
+            }
+        }
+    }
+}
+
+/// Encrypts a block.
+#[inline(always)]
+pub(super) fn encrypt_one<T: Blocks, const N: usize>(
+    t: T,
+    keys: &[T::Reg; N],
+    mut block: Block<T>,
+) -> Block<T> {
+    let one = t.one();
+    block = one.start(block, t.low(keys[0]));
+    each_round!(N, 1, i, {
+        block = one.round(block, [t.low(keys[i - 1]), t.low(keys[i])]);
+    });
+    one.last(block, [t.low(keys[N - 2]), t.low(keys[N - 1])])
+}
+
+/// Encrypts `W` times four blocks, each block with keys of its own.
+#[inline(always)]
+pub(super) fn encrypt_each<T: Blocks, const N: usize, const W: usize>(
+    t: T,
+    keys: &[[T::Four; N]; W],
+    mut blocks: [T::Four; W],
+) -> [T::Four; W] {
+    for w in 0..W {
+        for r in 0..T::REGS {
+            blocks[w][r] = t.start(blocks[w][r], keys[w][0][r]);
+        }
+    }
+    each_round!(N, 1, i, {
+        for w in 0..W {
+            for r in 0..T::REGS {
+                blocks[w][r] = t.round(blocks[w][r], [keys[w][i - 1][r], keys[w][i][r]]);
+            }
+        }
+        keep_order(t, &mut blocks);
+    });
+    for w in 0..W {
+        for r in 0..T::REGS {
+            blocks[w][r] = t.last(blocks[w][r], [keys[w][N - 2][r], keys[w][N - 1][r]]);
+        }
+    }
+    blocks
+}
+
+/// Decrypts `W` times four blocks, with the keys of the inverse cipher.
+#[inline(always)]
+pub(super) fn decrypt<T: Blocks, const N: usize, const W: usize>(
+    t: T,
+    keys: &[T::Reg; N],
+    blocks: [T::Four; W],
+) -> [T::Four; W] {
+    let mut blocks = start(t, keys, blocks);
+    each_round!(N, 1, i, {
+        for four in &mut blocks {
+            for r in 0..T::REGS {
+                four[r] = t.inverse_round(four[r], [keys[i - 1], keys[i]]);
+            }
+        }
+        keep_order(t, &mut blocks);
+    });
+    for four in &mut blocks {
+        for r in 0..T::REGS {
+            four[r] = t.inverse_last(four[r], [keys[N - 2], keys[N - 1]]);
+        }
+    }
+    blocks
+}

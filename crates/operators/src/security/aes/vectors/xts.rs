@@ -1,0 +1,212 @@
+//! XTS: the tweaks of a group of blocks at once.
+
+use aes::cipher::inout::InOutBuf;
+use dpb_core::Direction;
+
+use super::blocks::{Block, Blocks, Task};
+use super::keys::{AHEAD, Source};
+use super::rounds::{broadcast, decrypt, encrypt, encrypt_one};
+use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
+use crate::security::aes::text::{chunks, groups};
+
+/// Each item, in one direction.
+pub(super) struct Crypt<'a, P, S, const N: usize, const ENCRYPT: bool> {
+    pub(super) source: S,
+    pub(super) form: Form,
+    pub(super) work: Work<'a, P>,
+}
+
+impl<'a, 'k, T, P, S, const N: usize, const ENCRYPT: bool> Task<T> for Crypt<'a, P, S, N, ENCRYPT>
+where
+    T: Blocks,
+    P: Places<'a>,
+    S: Source<'k, N>,
+{
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const W: usize, const L: usize>(self, t: T) {
+        let first = self.source.of(0);
+        let mut keys = broadcast(t, &first.data);
+        let mut tweak_keys = broadcast(t.one(), &first.tweak);
+        let direction = match ENCRYPT {
+            true => Direction::Encrypt,
+            false => Direction::Decrypt,
+        };
+        let form = self.form.known(Mode::Xts, direction);
+        for (i, parts, _) in form.items(self.work) {
+            if S::EACH {
+                self.source.prefetch(t, Mode::Xts, i + AHEAD);
+                let own = self.source.of(i);
+                keys = broadcast(t, &own.data);
+                tweak_keys = broadcast(t.one(), &own.tweak);
+            }
+            let iv = t.load_block(parts.iv.try_into().expect("sixteen bytes"));
+            let tweak = encrypt_one(t.one(), &tweak_keys, iv);
+            unit::<T, N, ENCRYPT, W>(t, &keys, tweak, parts.text);
+        }
+    }
+}
+
+/// A data unit; `tweak` is that of its first block.
+#[inline(always)]
+fn unit<T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
+    t: T,
+    keys: &[T::Reg; N],
+    tweak: Block<T>,
+    text: InOutBuf<'_, '_, u8>,
+) {
+    let rest = text.len() % BLOCK;
+    // With a short block at the end, the last whole one is not done in turn.
+    let in_turn = match rest {
+        0 => text.len(),
+        rest => text.len() - rest - BLOCK,
+    };
+    let (text, last) = text.split_at(in_turn);
+    // Those of four blocks.
+    let mut tweak = first_tweaks(t, tweak);
+    let (whole, text) = groups::<W, 64>(text);
+    if !whole.is_empty() {
+        let mut tweaks = [tweak; W];
+        for i in 1..W {
+            tweaks[i] = next_four(t, tweaks[i - 1]);
+        }
+        for mut text in whole {
+            let mut blocks = tweaks;
+            for i in 0..W {
+                blocks[i] = t.xor4(tweaks[i], t.load(&text.get_in()[i]));
+            }
+            blocks = direct::<T, N, W, ENCRYPT>(t, keys, blocks);
+            for i in 0..W {
+                t.store(&mut text.get_out()[i], t.xor4(blocks[i], tweaks[i]));
+            }
+            tweaks = next_group(t, tweaks);
+        }
+        tweak = tweaks[0];
+    }
+    let at = text.len() % 64 / BLOCK;
+    for mut text in chunks(text, 64) {
+        let block = t.xor4(t.load_some(text.get_in()), tweak);
+        let [block] = direct::<T, N, 1, ENCRYPT>(t, keys, [block]);
+        t.store_some(text.get_out(), t.xor4(block, tweak));
+        if text.len() == 64 {
+            tweak = next_four(t, tweak);
+        }
+    }
+    if rest != 0 {
+        let mut tweaks = [[0; BLOCK]; 8];
+        let (now, next) = tweaks.split_at_mut(4);
+        t.store_some(now.as_flattened_mut(), tweak);
+        t.store_some(next.as_flattened_mut(), next_four(t, tweak));
+        steal::<T, N, ENCRYPT>(t, keys, [tweaks[at], tweaks[at + 1]], last);
+    }
+}
+
+/// Ciphertext stealing (IEEE 1619, 5.3.2 and 5.4.2): the last whole block and the short one behind it. `tweaks` are theirs.
+#[inline(always)]
+fn steal<T: Blocks, const N: usize, const ENCRYPT: bool>(
+    t: T,
+    keys: &[T::Reg; N],
+    tweaks: [[u8; BLOCK]; 2],
+    text: InOutBuf<'_, '_, u8>,
+) {
+    let [first, second] = match ENCRYPT {
+        true => tweaks,
+        false => [tweaks[1], tweaks[0]],
+    };
+    let (mut whole, mut short) = text.split_at(BLOCK);
+    let mut block = [0; BLOCK];
+    block.copy_from_slice(whole.get_in());
+    let stolen = single::<T, N, ENCRYPT>(t, keys, block, first);
+    // The short block becomes the start of this one, and its own bytes take that place.
+    block = stolen;
+    block[..short.len()].copy_from_slice(short.get_in());
+    let rest = short.len();
+    short.get_out().copy_from_slice(&stolen[..rest]);
+    let block = single::<T, N, ENCRYPT>(t, keys, block, second);
+    whole.get_out().copy_from_slice(&block);
+}
+
+/// One block with its tweak.
+#[inline(always)]
+fn single<T: Blocks, const N: usize, const ENCRYPT: bool>(
+    t: T,
+    keys: &[T::Reg; N],
+    mut block: [u8; BLOCK],
+    tweak: [u8; BLOCK],
+) -> [u8; BLOCK] {
+    let tweak = t.load_some(&tweak);
+    let four = t.xor4(t.load_some(&block), tweak);
+    let [four] = direct::<T, N, 1, ENCRYPT>(t, keys, [four]);
+    t.store_some(&mut block, t.xor4(four, tweak));
+    block
+}
+
+#[inline(always)]
+fn direct<T: Blocks, const N: usize, const W: usize, const ENCRYPT: bool>(
+    t: T,
+    keys: &[T::Reg; N],
+    blocks: [T::Four; W],
+) -> [T::Four; W] {
+    match ENCRYPT {
+        true => encrypt(t, keys, blocks),
+        false => decrypt(t, keys, blocks),
+    }
+}
+
+/// The tweaks of four blocks, of which the first has `tweak`.
+#[inline(always)]
+fn first_tweaks<T: Blocks>(t: T, tweak: Block<T>) -> T::Four {
+    let mut four = t.repeat(t.times_alphas(t.broadcast(tweak)));
+    for r in 1..T::REGS {
+        four[r] = match T::REGS {
+            4 => t.times_alpha(four[r - 1]),
+            regs => t.times_alpha_to(four[r - 1], 4 / regs as u32),
+        };
+    }
+    four
+}
+
+/// Four tweaks times α^4.
+#[inline(always)]
+fn next_four<T: Blocks>(t: T, tweaks: T::Four) -> T::Four {
+    if T::REGS == 4 {
+        let [next] = following(t, [tweaks]);
+        return next;
+    }
+    let mut next = tweaks;
+    for r in 0..T::REGS {
+        next[r] = t.times_alpha_to(tweaks[r], 4);
+    }
+    next
+}
+
+/// A group of tweaks times α^4W: as many half bytes further.
+#[inline(always)]
+fn next_group<T: Blocks, const W: usize>(t: T, mut tweaks: [T::Four; W]) -> [T::Four; W] {
+    if T::REGS == 4 {
+        return following(t, tweaks);
+    }
+    const { assert!(T::REGS == 4 || W == 4) };
+    for four in &mut tweaks {
+        for r in 0..T::REGS {
+            let out = t.down::<14>(four[r]);
+            let back = t.low_product(out, t.set_words([0x87; 2]));
+            four[r] = t.xor(t.up::<2>(four[r]), back);
+        }
+    }
+    tweaks
+}
+
+/// The tweaks behind these, where a register has one: each is the one before times α, for which CPUs need no product.
+#[inline(always)]
+fn following<T: Blocks, const W: usize>(t: T, mut tweaks: [T::Four; W]) -> [T::Four; W] {
+    let mut last = tweaks[W - 1][T::REGS - 1];
+    for four in &mut tweaks {
+        for r in 0..T::REGS {
+            last = t.times_alpha(last);
+            four[r] = last;
+        }
+    }
+    tweaks
+}
