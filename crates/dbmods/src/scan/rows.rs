@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow_buffer::ToByteSlice;
 use arrow_schema::{DataType, Field, SchemaRef};
+use dpb_core::prefetch::prefetch;
 
 use super::ScanError;
 use super::context::{Context, packed};
@@ -352,7 +353,7 @@ impl Builder {
             let text = chunk.text(block);
             let bytes = if text.wide() { 4 } else { 2 };
             for &at in positions {
-                gather::prefetch(text.offset_table(), usize::from(at) * bytes);
+                prefetch(text.offset_table(), usize::from(at) * bytes);
             }
         } else if let Some(packed) = packed(chunk, block) {
             context.kernels().ask(packed, positions);
@@ -371,7 +372,7 @@ impl Builder {
         if chunk.symbols().is_some() && positions.len() <= SINGLE_TEXTS_MAX {
             let text = chunk.text(block);
             for &at in positions {
-                gather::prefetch(text.codes(), text.offset(usize::from(at)));
+                prefetch(text.codes(), text.offset(usize::from(at)));
             }
         }
         Ok(())

@@ -3,6 +3,8 @@
 
 use std::arch::x86_64::*;
 
+use dpb_core::prefetch::prefetch;
+
 use super::super::gather::{self, ORDER_NIBBLES};
 use super::{Lanes, Packed};
 
@@ -89,7 +91,7 @@ fn ask_lanes<const BITS: i32>(packed: Packed<'_>, positions: &[u16]) {
             _mm512_storeu_si512(lines.as_mut_ptr().add(some.len()).cast(), rest);
         }
         for &line in &lines[..some.len() + split] {
-            gather::prefetch(packed.bytes, line as usize);
+            prefetch(packed.bytes, line as usize);
         }
     }
 }
