@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Less of everything: fewer turns; under qemu one run of each operator
     #[arg(long)]
     quick: bool,
-    /// Passed on: to criterion a filter, --save-baseline, --baseline; with --peers operators, --record FOLDER
+    /// Passed on: filters, then to criterion --save-baseline, --baseline; with --peers operators, --record FOLDER
     #[arg(last = true)]
     rest: Vec<String>,
 }
@@ -126,11 +126,14 @@ fn here(args: &Args) -> Result<()> {
 
 impl Args {
     /// The bench's own arguments.
-    fn of_bench(&self) -> impl Iterator<Item = &str> {
-        let quick = self.quick.then_some("--quick");
-        quick
-            .into_iter()
-            .chain(self.rest.iter().map(String::as_str))
+    fn of_bench(&self) -> impl Iterator<Item = String> {
+        let quick = self.quick.then(|| "--quick".to_owned());
+        let is_peers = self.peers || self.bench.as_deref() == Some(programs::PEERS);
+        let rest = match is_peers {
+            true => self.rest.clone(),
+            false => programs::of_criterion(&self.rest),
+        };
+        quick.into_iter().chain(rest)
     }
 
     /// What cargo is to build.

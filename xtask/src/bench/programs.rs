@@ -60,10 +60,24 @@ impl Program {
         }
         if self.name == PEERS {
             add(&["--record", records]);
+            arguments.extend(rest.iter().cloned());
+        } else {
+            arguments.extend(of_criterion(rest));
         }
-        arguments.extend(rest.iter().cloned());
         arguments
     }
+}
+
+/// What a person passes on, as criterion takes it: one filter, a regular expression. The words before the first option are filters.
+pub(super) fn of_criterion(rest: &[String]) -> Vec<String> {
+    let is_filter = |word: &&String| !word.starts_with('-');
+    let filters = rest.iter().take_while(is_filter).count();
+    let (filters, options) = rest.split_at(filters);
+    let mut arguments = options.to_vec();
+    if !filters.is_empty() {
+        arguments.insert(0, filters.join("|"));
+    }
+    arguments
 }
 
 /// Runs cargo as `command` says; what it built of these kinds (`bench`, `bin`, `test`), by name.
@@ -116,6 +130,30 @@ fn programs(messages: &str, kinds: &[&str]) -> Result<Vec<Program>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn criterion_gets_one_filter_and_peers_get_all() {
+        let program = |name: &str| Program {
+            name: name.to_owned(),
+            path: PathBuf::new(),
+            source: PathBuf::new(),
+        };
+        let how = How::Checked {
+            by: "an emulator",
+            instructions: None,
+        };
+        let rest = ["crc32", "toeplitz", "--save-baseline", "before"].map(str::to_owned);
+        let given = |name: &str, rest: &[String]| program(name).arguments(&how, "records", rest);
+        assert_eq!(
+            given("operators", &rest),
+            ["--test", "crc32|toeplitz", "--save-baseline", "before"]
+        );
+        assert_eq!(
+            given("operators", &rest[2..]),
+            ["--test", "--save-baseline", "before"]
+        );
+        assert!(given(PEERS, &rest).ends_with(&rest));
+    }
 
     #[test]
     fn programs_are_found_in_what_cargo_says_of_a_build() {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `checksum form=plain` | `rte_raw_cksum` |
 //! | `crc32`, `crc32c` | `rte_net_crc_calc`, `rte_hash_crc` |
-//! | `toeplitz queues=0` | `rte_thash_gfni_bulk`, or `rte_softrss_be` on a CPU without GFNI |
+//! | `toeplitz queues=0` | `rte_thash_gfni_bulk`, or `rte_softrss_be` on a CPU without GFNI or without AVX-512 |
 //! | `lpm4`, `lpm6` | `dpdk/libraries`: `rte_fib`, `rte_fib6`; `dpdk/lpm`: `rte_lpm`, `rte_lpm6` |
 //!
 //! `rte_gso` and `rte_ip_frag` work on IPv4 alone (and IPv6 without extension headers), which no operator's items are: as backends

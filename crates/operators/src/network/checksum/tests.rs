@@ -246,6 +246,22 @@ fn short_items_of_many_lengths() {
     }
 }
 
+/// Sixteen items together where one is as long as a block, and where some are longer.
+#[test]
+fn items_longer_than_a_block_among_short_ones() {
+    let len = |i: usize| match i {
+        5 => BLOCK_BYTES,
+        17 => BLOCK_BYTES + 1,
+        20 => 140_001,
+        _ => 9,
+    };
+    let items: Vec<_> = (0..33).map(|i| bytes(len(i), i as u64)).collect();
+    let right: Vec<_> = items.iter().map(|item| Some(another(item))).collect();
+    for checksum in each(ChecksumForm::Plain) {
+        assert_eq!(run(checksum, &items), right, "{checksum:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn batches_are_as_items_one_by_one(items in items()) {

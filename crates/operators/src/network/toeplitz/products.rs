@@ -61,6 +61,8 @@ pub(super) trait Products: Copy {
 const PIECES: usize = 3;
 /// The longest tuple.
 const BYTES_MAX: usize = 36;
+/// The longest tuple that is shorter than a piece.
+const SHORT_MAX: usize = 12;
 /// The most tuples at a time.
 const GROUP_MAX: usize = 8;
 
@@ -146,6 +148,14 @@ impl Windows {
             let loaded = self.loaded(products, &self.to_end);
             let first = hashes.len() - group;
             hash_group::<P, BYTES>(products, &loaded, &tuples[start..], &mut hashes[first..]);
+            return;
+        }
+        // One group, and no bytes behind it: it is hashed where there are.
+        if behind > 0 && hashes_left.len() == group {
+            let mut padded = [0; GROUP_MAX * SHORT_MAX + 16];
+            padded[..group * BYTES].copy_from_slice(tuples_left);
+            let padded = &padded[..group * BYTES + behind];
+            hash_group::<P, BYTES>(products, &loaded, padded, hashes_left);
             return;
         }
         for (tuple, hash) in tuples_left.as_chunks::<BYTES>().0.iter().zip(hashes_left) {
