@@ -158,3 +158,17 @@ impl Function<64> for Sha1 {
         digest.copy_from_slice(state.map(u32::to_be_bytes).as_flattened());
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::isa::Avx512;
+
+    /// No CPU with AVX-512 that the tests meet lacks the SHA extensions.
+    #[test]
+    fn avx512_without_sha_extensions_agrees_with_portable() {
+        if let Some(proof) = Avx512::detect() {
+            hash::agrees_with_portable(Sha1(Code::Avx512(proof, None)));
+        }
+    }
+}
