@@ -83,7 +83,8 @@ impl Hash for Sha1 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(alone)) => {
-                let alone = |state: &mut _, blocks: &_| x86_64::alone(alone, state, blocks);
+                let alone =
+                    |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(alone, state, parts);
                 lanes::batch::<64, 16, Self, _>(
                     Sets::<_, 5, 16, 1>(proof),
                     5,
@@ -95,7 +96,8 @@ impl Hash for Sha1 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::ShaNi(proof) => {
-                let alone = |state: &mut _, blocks: &_| x86_64::alone(proof, state, blocks);
+                let alone =
+                    |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(proof, state, parts);
                 lanes::batch::<64, { x86_64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );
@@ -134,7 +136,9 @@ impl Hash for Sha1 {
             }
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha2(proof) => {
-                let alone = |state: &mut _, blocks: &_| aarch64::alone(proof, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    aarch64::alone(proof, state, parts)
+                };
                 lanes::batch::<64, { aarch64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );

@@ -84,15 +84,16 @@ impl Hash for Sha256 {
             Code::Portable => lanes::serial::<64, Self>(portable, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, None) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof.avx2(), &K, portable, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    sha2::alone::alone(proof.avx2(), &K, portable, state, parts);
                 };
                 let one = Sets::<_, 8, 16, 1>(proof);
                 lanes::batch::<64, 16, Self, _>(one, 3, alone, starts, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(alone)) => {
-                let alone = |state: &mut _, blocks: &_| x86_64::alone(alone, state, blocks);
+                let alone =
+                    |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(alone, state, parts);
                 lanes::batch::<64, 16, Self, _>(
                     Sets::<_, 8, 16, 1>(proof),
                     7,
@@ -104,38 +105,41 @@ impl Hash for Sha256 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::ShaNi(proof) => {
-                let alone = |state: &mut _, blocks: &_| x86_64::alone(proof, state, blocks);
+                let alone =
+                    |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(proof, state, parts);
                 lanes::batch::<64, { x86_64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx2(proof) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, &K, portable, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts);
                 };
                 let one = Sets::<_, 8, 8, 1>(proof);
                 lanes::batch::<64, 8, Self, _>(one, 3, alone, starts, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Sse42(proof) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, &K, portable, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts);
                 };
                 let one = Sets::<_, 8, 4, 1>(proof);
                 lanes::batch::<64, 4, Self, _>(one, 3, alone, starts, batch, digests);
             }
             #[cfg(target_arch = "aarch64")]
             Code::Neon(proof) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, &K, portable, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts);
                 };
                 let one = Sets::<_, 8, 4, 1>(proof);
                 lanes::batch::<64, 4, Self, _>(one, 3, alone, starts, batch, digests);
             }
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha2(proof) => {
-                let alone = |state: &mut _, blocks: &_| aarch64::alone(proof, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    aarch64::alone(proof, state, parts)
+                };
                 lanes::batch::<64, { aarch64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );

@@ -159,8 +159,8 @@ impl Hash for Sha512 {
             Code::Portable => lanes::serial::<128, Self>(portable, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, &K, portable, state, blocks)
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts)
                 };
                 lanes::batch::<128, 8, Self, _>(
                     Sets::<_, 8, 8, 1>(proof),
@@ -173,8 +173,8 @@ impl Hash for Sha512 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx2(proof) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, &K, portable, state, blocks)
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts)
                 };
                 lanes::batch::<128, 4, Self, _>(
                     Sets::<_, 8, 4, 1>(proof),
@@ -187,8 +187,8 @@ impl Hash for Sha512 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::Sse42(proof) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, &K, portable, state, blocks)
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts)
                 };
                 lanes::batch::<128, 2, Self, _>(
                     Sets::<_, 8, 2, 1>(proof),
@@ -201,15 +201,17 @@ impl Hash for Sha512 {
             }
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha512(proof) => {
-                let alone = |state: &mut _, blocks: &_| aarch64::alone(proof, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
+                    aarch64::alone(proof, state, parts)
+                };
                 lanes::batch::<128, { aarch64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );
             }
             #[cfg(target_arch = "aarch64")]
             Code::Neon(proof) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, &K, portable, state, blocks)
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts)
                 };
                 lanes::batch::<128, 2, Self, _>(
                     Sets::<_, 8, 2, 1>(proof),

@@ -3,6 +3,7 @@
 //! Between the steps of each block stand the words of the blocks that follow: steps wait for each other, words do not.
 
 use super::Sums;
+use crate::security::hash::lanes::Parts;
 use crate::security::hash::vectors::{Vectors, Work};
 
 /// Takes one message forward, by vectors `v`; a few blocks by `few`, because a vector costs the same however few blocks it has.
@@ -16,18 +17,21 @@ pub(crate) fn alone<
 >(
     v: P,
     constants: &[W; STEPS],
-    few: impl Fn(&mut [W; 8], &[[u8; BLOCK]]),
+    few: impl Fn(&mut [W; 8], Parts<'_, BLOCK>),
     state: &mut [W; 8],
-    blocks: &[[u8; BLOCK]],
+    parts: Parts<'_, BLOCK>,
 ) {
-    if blocks.len() <= N.div_ceil(4) {
-        return few(state, blocks);
+    for blocks in parts {
+        if blocks.len() <= N.div_ceil(4) {
+            few(state, [blocks, &[]]);
+        } else {
+            v.enter(Alone {
+                constants,
+                state: &mut *state,
+                blocks,
+            });
+        }
     }
-    v.enter(Alone {
-        constants,
-        state,
-        blocks,
-    });
 }
 
 /// A message to be taken forward.
