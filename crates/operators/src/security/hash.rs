@@ -174,3 +174,27 @@ fn pad<const BLOCK: usize, F: Function<BLOCK>>(
     bytes[end - 8..end].copy_from_slice(&F::length(total_bytes * 8));
     blocks
 }
+
+/// Compares `hash` with the portable path: one message of each length to 5000 bytes, and up to forty messages.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) fn agrees_with_portable<H: Hash>(hash: H) {
+    let oracle = H::new(Implementation::Portable).expect("any CPU has it");
+    let bytes: Vec<u8> = (0..5000u32)
+        .map(|i| (i.wrapping_mul(0x9e37_79b1) >> 24) as u8)
+        .collect();
+    for len in 0..=bytes.len() {
+        let message = &bytes[..len];
+        assert_eq!(hash.digest(message), oracle.digest(message), "{len} bytes");
+    }
+    for count in 1..=40 {
+        for len in [0, 55, 64, 125] {
+            let items = Items::fixed(len, count);
+            let batch = Batch::new(&bytes[..(len * count) as usize], &items).expect("inside");
+            let mut digests = vec![0; count as usize * H::DIGEST_BYTES];
+            hash.each(Starts::One(&H::start()), batch, &mut digests);
+            let mut right = vec![0; digests.len()];
+            oracle.each(Starts::One(&H::start()), batch, &mut right);
+            assert_eq!(digests, right, "{count} messages of {len} bytes");
+        }
+    }
+}

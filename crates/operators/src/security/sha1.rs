@@ -83,7 +83,8 @@ impl Hash for Sha1 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(alone)) => {
-                let alone = |state: &mut _, blocks: &_| x86_64::alone(alone, state, blocks);
+                let alone =
+                    |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(alone, state, parts);
                 lanes::batch::<64, 16, Self, _>(
                     Sets::<_, 5, 16, 1>(proof),
                     5,
@@ -95,7 +96,8 @@ impl Hash for Sha1 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::ShaNi(proof) => {
-                let alone = |state: &mut _, blocks: &_| x86_64::alone(proof, state, blocks);
+                let alone =
+                    |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(proof, state, parts);
                 lanes::batch::<64, { x86_64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );
@@ -134,7 +136,9 @@ impl Hash for Sha1 {
             }
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha2(proof) => {
-                let alone = |state: &mut _, blocks: &_| aarch64::alone(proof, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    aarch64::alone(proof, state, parts)
+                };
                 lanes::batch::<64, { aarch64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );
@@ -156,5 +160,19 @@ impl Function<64> for Sha1 {
 
     fn write(state: &[u32; 5], digest: &mut [u8]) {
         digest.copy_from_slice(state.map(u32::to_be_bytes).as_flattened());
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::isa::Avx512;
+
+    /// No CPU with AVX-512 that the tests meet lacks the SHA extensions.
+    #[test]
+    fn avx512_without_sha_extensions_agrees_with_portable() {
+        if let Some(proof) = Avx512::detect() {
+            hash::agrees_with_portable(Sha1(Code::Avx512(proof, None)));
+        }
     }
 }

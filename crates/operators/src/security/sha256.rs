@@ -48,7 +48,7 @@ codes! {
     enum Code {
         "x86_64": Avx512 with ShaNi,
         "x86_64": ShaNi,
-        "x86_64": Avx2 with Bmi2,
+        "x86_64": Avx2,
         "x86_64": Sse42,
         "aarch64": ArmSha2,
         "aarch64": Neon,
@@ -84,15 +84,16 @@ impl Hash for Sha256 {
             Code::Portable => lanes::serial::<64, Self>(portable, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, None) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, proof, &K, portable, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    sha2::alone::alone(proof.avx2(), &K, portable, state, parts);
                 };
                 let one = Sets::<_, 8, 16, 1>(proof);
                 lanes::batch::<64, 16, Self, _>(one, 3, alone, starts, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(alone)) => {
-                let alone = |state: &mut _, blocks: &_| x86_64::alone(alone, state, blocks);
+                let alone =
+                    |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(alone, state, parts);
                 lanes::batch::<64, 16, Self, _>(
                     Sets::<_, 8, 16, 1>(proof),
                     7,
@@ -104,46 +105,41 @@ impl Hash for Sha256 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::ShaNi(proof) => {
-                let alone = |state: &mut _, blocks: &_| x86_64::alone(proof, state, blocks);
+                let alone =
+                    |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(proof, state, parts);
                 lanes::batch::<64, { x86_64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );
             }
             #[cfg(target_arch = "x86_64")]
-            Code::Avx2(proof, None) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, proof, &K, portable, state, blocks);
-                };
-                let one = Sets::<_, 8, 8, 1>(proof);
-                lanes::batch::<64, 8, Self, _>(one, 3, alone, starts, batch, digests);
-            }
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx2(proof, Some(bits)) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone((proof, bits), proof, &K, portable, state, blocks);
+            Code::Avx2(proof) => {
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts);
                 };
                 let one = Sets::<_, 8, 8, 1>(proof);
                 lanes::batch::<64, 8, Self, _>(one, 3, alone, starts, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Sse42(proof) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, proof, &K, portable, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts);
                 };
                 let one = Sets::<_, 8, 4, 1>(proof);
                 lanes::batch::<64, 4, Self, _>(one, 3, alone, starts, batch, digests);
             }
             #[cfg(target_arch = "aarch64")]
             Code::Neon(proof) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, proof, &K, portable, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts);
                 };
                 let one = Sets::<_, 8, 4, 1>(proof);
                 lanes::batch::<64, 4, Self, _>(one, 3, alone, starts, batch, digests);
             }
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha2(proof) => {
-                let alone = |state: &mut _, blocks: &_| aarch64::alone(proof, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+                    aarch64::alone(proof, state, parts)
+                };
                 lanes::batch::<64, { aarch64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );
@@ -165,5 +161,19 @@ impl Function<64> for Sha256 {
 
     fn write(state: &[u32; 8], digest: &mut [u8]) {
         digest.copy_from_slice(state.map(u32::to_be_bytes).as_flattened());
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::isa::Avx512;
+
+    /// No CPU with AVX-512 that the tests meet lacks the SHA extensions.
+    #[test]
+    fn avx512_without_sha_extensions_agrees_with_portable() {
+        if let Some(proof) = Avx512::detect() {
+            hash::agrees_with_portable(Sha256(Code::Avx512(proof, None)));
+        }
     }
 }

@@ -116,8 +116,8 @@ pub struct Sha512(Code);
 
 codes! {
     enum Code {
-        "x86_64": Avx512 with Bmi2,
-        "x86_64": Avx2 with Bmi2,
+        "x86_64": Avx512,
+        "x86_64": Avx2,
         "x86_64": Sse42,
         "aarch64": ArmSha512,
         "aarch64": Neon,
@@ -158,9 +158,9 @@ impl Hash for Sha512 {
         match self.0 {
             Code::Portable => lanes::serial::<128, Self>(portable, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof, None) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
+            Code::Avx512(proof) => {
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts)
                 };
                 lanes::batch::<128, 8, Self, _>(
                     Sets::<_, 8, 8, 1>(proof),
@@ -172,37 +172,9 @@ impl Hash for Sha512 {
                 );
             }
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof, Some(bits)) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone((proof, bits), proof, &K, portable, state, blocks)
-                };
-                lanes::batch::<128, 8, Self, _>(
-                    Sets::<_, 8, 8, 1>(proof),
-                    2,
-                    alone,
-                    starts,
-                    batch,
-                    digests,
-                );
-            }
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx2(proof, None) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
-                };
-                lanes::batch::<128, 4, Self, _>(
-                    Sets::<_, 8, 4, 1>(proof),
-                    2,
-                    alone,
-                    starts,
-                    batch,
-                    digests,
-                );
-            }
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx2(proof, Some(bits)) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone((proof, bits), proof, &K, portable, state, blocks)
+            Code::Avx2(proof) => {
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts)
                 };
                 lanes::batch::<128, 4, Self, _>(
                     Sets::<_, 8, 4, 1>(proof),
@@ -215,8 +187,8 @@ impl Hash for Sha512 {
             }
             #[cfg(target_arch = "x86_64")]
             Code::Sse42(proof) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts)
                 };
                 lanes::batch::<128, 2, Self, _>(
                     Sets::<_, 8, 2, 1>(proof),
@@ -229,15 +201,17 @@ impl Hash for Sha512 {
             }
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha512(proof) => {
-                let alone = |state: &mut _, blocks: &_| aarch64::alone(proof, state, blocks);
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
+                    aarch64::alone(proof, state, parts)
+                };
                 lanes::batch::<128, { aarch64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );
             }
             #[cfg(target_arch = "aarch64")]
             Code::Neon(proof) => {
-                let alone = |state: &mut _, blocks: &_| {
-                    sha2::alone::alone(proof, proof, &K, portable, state, blocks)
+                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
+                    sha2::alone::alone(proof, &K, portable, state, parts)
                 };
                 lanes::batch::<128, 2, Self, _>(
                     Sets::<_, 8, 2, 1>(proof),

@@ -24,9 +24,13 @@ pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize
     fn compress(self, states: &mut Self::States, blocks: [&[[u8; BLOCK]]; N]);
 }
 
-/// One item after another: `compress` takes a state forward.
+/// A message's blocks: the full ones where they lie, then the padded tail. A state goes through both in one call, so that it stays in
+/// registers between them.
+pub(crate) type Parts<'a, const BLOCK: usize> = [&'a [[u8; BLOCK]]; 2];
+
+/// One item after another: `alone` takes a state forward.
 pub(crate) fn serial<const BLOCK: usize, F: Function<BLOCK>>(
-    compress: impl Fn(&mut F::State, &[[u8; BLOCK]]),
+    alone: impl Fn(&mut F::State, Parts<'_, BLOCK>),
     starts: Starts<'_, F::State>,
     batch: Batch<'_>,
     digests: &mut [u8],
@@ -40,16 +44,16 @@ pub(crate) fn serial<const BLOCK: usize, F: Function<BLOCK>>(
         let mut state = start.state;
         let mut lane = Lane::IDLE;
         lane.begin::<F>(i, batch.item(i), start.bytes);
-        lane.finish::<F>(&compress, &mut state, digest);
+        lane.finish::<F>(&alone, &mut state, digest);
     }
 }
 
 /// The blocks one by one, as the standard has it.
 pub(crate) fn portable<const BLOCK: usize, F: Function<BLOCK>>(
     state: &mut F::State,
-    blocks: &[[u8; BLOCK]],
+    parts: Parts<'_, BLOCK>,
 ) {
-    for block in blocks {
+    for block in parts.into_iter().flatten() {
         F::compress(state, block);
     }
 }
@@ -58,7 +62,7 @@ pub(crate) fn portable<const BLOCK: usize, F: Function<BLOCK>>(
 pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
     code: C,
     few: usize,
-    alone: impl Fn(&mut F::State, &[[u8; BLOCK]]),
+    alone: impl Fn(&mut F::State, Parts<'_, BLOCK>),
     starts: Starts<'_, F::State>,
     batch: Batch<'_>,
     digests: &mut [u8],
@@ -122,7 +126,7 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
             }
         }
     }
-    finish_each::<BLOCK, N, F, C>((code, &states), &mut lanes, alone, digests, digest_bytes);
+    finish_each::<BLOCK, N, F, C>((code, &states), &lanes, alone, digests, digest_bytes);
 }
 
 /// Takes what is left of each lane's message to its end, one after another.
@@ -130,15 +134,15 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
 #[inline(always)]
 fn finish_each<const BLOCK: usize, const N: usize, F, C>(
     (code, states): (C, &C::States),
-    lanes: &mut [Lane<'_, BLOCK>; N],
-    alone: impl Fn(&mut F::State, &[[u8; BLOCK]]),
+    lanes: &[Lane<'_, BLOCK>; N],
+    alone: impl Fn(&mut F::State, Parts<'_, BLOCK>),
     digests: &mut [u8],
     digest_bytes: usize,
 ) where
     F: Function<BLOCK>,
     C: Compress<F, BLOCK, N>,
 {
-    for (i, lane) in lanes.iter_mut().enumerate() {
+    for (i, lane) in lanes.iter().enumerate() {
         if !lane.left().is_empty() {
             let mut state = code.state(states, i);
             let digest = lane.item * digest_bytes..(lane.item + 1) * digest_bytes;
@@ -199,15 +203,12 @@ impl<'a, const BLOCK: usize> Lane<'a, BLOCK> {
 
     /// Goes to the end alone.
     fn finish<F: Function<BLOCK>>(
-        &mut self,
-        compress: impl Fn(&mut F::State, &[[u8; BLOCK]]),
+        &self,
+        alone: impl Fn(&mut F::State, Parts<'_, BLOCK>),
         state: &mut F::State,
         digest: &mut [u8],
     ) {
-        while !self.left().is_empty() {
-            compress(state, self.left());
-            self.advance(self.left().len());
-        }
+        alone(state, [self.full, &self.tail[self.tail_at..self.tail_end]]);
         F::write(state, digest);
     }
 }

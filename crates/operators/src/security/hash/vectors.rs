@@ -201,8 +201,9 @@ where
                 vectors[set] = v.load(words);
             }
         }
+        // Made once: cleared for each block, they are a call of `memset`.
+        let mut words = [[zero; 16]; SETS];
         for at in 0..self.blocks[0][0].len() {
-            let mut words = [[zero; 16]; SETS];
             for (words, blocks) in words.iter_mut().zip(self.blocks) {
                 *words = v.words(blocks, at);
                 if F::BIG_ENDIAN {

@@ -4,7 +4,7 @@
 //! b, the newest, comes in last.
 
 use super::{K, Md5};
-use crate::security::hash::lanes::Compress;
+use crate::security::hash::lanes::{Compress, Parts};
 use crate::security::hash::settled::settled;
 
 /// Messages side by side: two fill the waits, three need more registers than x86-64 has.
@@ -35,8 +35,10 @@ impl<const N: usize> Compress<Md5, 64, N> for Chains {
 }
 
 /// Takes one message forward.
-pub(super) fn alone(state: &mut [u32; 4], blocks: &[[u8; 64]]) {
-    compress(std::array::from_mut(state), [blocks]);
+pub(super) fn alone(state: &mut [u32; 4], parts: Parts<'_, 64>) {
+    for blocks in parts {
+        compress(std::array::from_mut(state), [blocks]);
+    }
 }
 
 fn compress<const N: usize>(states: &mut [[u32; 4]; N], blocks: [&[[u8; 64]]; N]) {

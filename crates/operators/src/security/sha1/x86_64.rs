@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use super::Sha1;
 use crate::isa::ShaNi;
-use crate::security::hash::lanes::Compress;
+use crate::security::hash::lanes::{Compress, Parts};
 
 /// Messages side by side.
 pub(super) const LANES: usize = 3;
@@ -27,18 +27,18 @@ impl<const N: usize> Compress<Sha1, 64, N> for ShaNi {
 
     fn compress(self, states: &mut Self::States, blocks: [&[[u8; 64]]; N]) {
         // SAFETY: `ShaNi` exists only where these instructions do.
-        unsafe { compress(states, blocks) }
+        unsafe { compress(states, &[blocks]) }
     }
 }
 
 /// Takes one message forward.
-pub(super) fn alone(_proof: ShaNi, state: &mut [u32; 5], blocks: &[[u8; 64]]) {
+pub(super) fn alone(_proof: ShaNi, state: &mut [u32; 5], [full, tail]: Parts<'_, 64>) {
     // SAFETY: `ShaNi` exists only where these instructions do.
-    unsafe { compress(std::array::from_mut(state), [blocks]) }
+    unsafe { compress(std::array::from_mut(state), &[[full], [tail]]) }
 }
 
 #[target_feature(enable = "sha,ssse3,sse4.1")]
-fn compress<const N: usize>(states: &mut [[u32; 5]; N], blocks: [&[[u8; 64]]; N]) {
+fn compress<const N: usize>(states: &mut [[u32; 5]; N], parts: &[[&[[u8; 64]]; N]]) {
     // Words A B C D and E 0 0 0, the first of each in the highest place. Loops stand where `map` would read better, here and below: a
     // closure with these features is not always inlined into a function of `core`.
     let mut kept = [[_mm_setzero_si128(); 2]; N];
@@ -49,22 +49,24 @@ fn compress<const N: usize>(states: &mut [[u32; 5]; N], blocks: [&[[u8; 64]]; N]
             _mm_set_epi32(word(4), 0, 0, 0),
         ];
     }
-    for block in 0..blocks[0].len() {
-        let mut now = kept;
-        let mut words = [[_mm_setzero_si128(); 4]; N];
-        for (words, blocks) in words.iter_mut().zip(blocks) {
-            *words = load(&blocks[block]);
-        }
-        // The first group takes E as it is, the others the A of four rounds before.
-        for ([_, e], words) in now.iter_mut().zip(&words) {
-            *e = _mm_add_epi32(*e, words[0]);
-        }
-        groups::<0, N>(&mut now, &mut words);
-        groups::<1, N>(&mut now, &mut words);
-        groups::<2, N>(&mut now, &mut words);
-        groups::<3, N>(&mut now, &mut words);
-        for (kept, [abcd, e]) in kept.iter_mut().zip(now) {
-            *kept = [_mm_add_epi32(kept[0], abcd), _mm_add_epi32(kept[1], e)];
+    for blocks in parts {
+        for block in 0..blocks[0].len() {
+            let mut now = kept;
+            let mut words = [[_mm_setzero_si128(); 4]; N];
+            for (words, blocks) in words.iter_mut().zip(blocks) {
+                *words = load(&blocks[block]);
+            }
+            // The first group takes E as it is, the others the A of four rounds before.
+            for ([_, e], words) in now.iter_mut().zip(&words) {
+                *e = _mm_add_epi32(*e, words[0]);
+            }
+            groups::<0, N>(&mut now, &mut words);
+            groups::<1, N>(&mut now, &mut words);
+            groups::<2, N>(&mut now, &mut words);
+            groups::<3, N>(&mut now, &mut words);
+            for (kept, [abcd, e]) in kept.iter_mut().zip(now) {
+                *kept = [_mm_add_epi32(kept[0], abcd), _mm_add_epi32(kept[1], e)];
+            }
         }
     }
     for (state, [abcd, e]) in states.iter_mut().zip(kept) {

@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 
 use super::{K, Sha256};
 use crate::isa::ArmSha2;
-use crate::security::hash::lanes::Compress;
+use crate::security::hash::lanes::{Compress, Parts};
 
 /// Messages side by side.
 pub(super) const LANES: usize = 2;
@@ -32,9 +32,11 @@ impl<const N: usize> Compress<Sha256, 64, N> for ArmSha2 {
 }
 
 /// Takes one message forward.
-pub(super) fn alone(_proof: ArmSha2, state: &mut [u32; 8], blocks: &[[u8; 64]]) {
-    // SAFETY: `ArmSha2` exists only where these instructions do.
-    unsafe { compress(std::array::from_mut(state), [blocks]) }
+pub(super) fn alone(_proof: ArmSha2, state: &mut [u32; 8], parts: Parts<'_, 64>) {
+    for blocks in parts {
+        // SAFETY: `ArmSha2` exists only where these instructions do.
+        unsafe { compress(std::array::from_mut(state), [blocks]) }
+    }
 }
 
 #[target_feature(enable = "sha2,neon")]

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use super::{K, Sha256};
 use crate::isa::ShaNi;
-use crate::security::hash::lanes::Compress;
+use crate::security::hash::lanes::{Compress, Parts};
 
 /// Messages side by side: four chains of `sha256rnds2` run at one a cycle on AMD Zen 4, where one chain takes four.
 pub(super) const LANES: usize = 4;
@@ -27,18 +27,18 @@ impl<const N: usize> Compress<Sha256, 64, N> for ShaNi {
 
     fn compress(self, states: &mut Self::States, blocks: [&[[u8; 64]]; N]) {
         // SAFETY: `ShaNi` exists only where these instructions do.
-        unsafe { compress(states, blocks) }
+        unsafe { compress(states, &[blocks]) }
     }
 }
 
 /// Takes one message forward.
-pub(super) fn alone(_proof: ShaNi, state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+pub(super) fn alone(_proof: ShaNi, state: &mut [u32; 8], [full, tail]: Parts<'_, 64>) {
     // SAFETY: `ShaNi` exists only where these instructions do.
-    unsafe { compress(std::array::from_mut(state), [blocks]) }
+    unsafe { compress(std::array::from_mut(state), &[[full], [tail]]) }
 }
 
 #[target_feature(enable = "sha,ssse3,sse4.1")]
-fn compress<const N: usize>(states: &mut [[u32; 8]; N], blocks: [&[[u8; 64]]; N]) {
+fn compress<const N: usize>(states: &mut [[u32; 8]; N], parts: &[[&[[u8; 64]]; N]]) {
     let swap = swap_mask();
     // Words A B E F and C D G H, the first of each in the highest place. Loops stand where `map` would read better, here and below: a
     // closure with these features is not always inlined into a function of `core`.
@@ -50,13 +50,14 @@ fn compress<const N: usize>(states: &mut [[u32; 8]; N], blocks: [&[[u8; 64]]; N]
             _mm_set_epi32(word(2), word(3), word(6), word(7)),
         ];
     }
-    for block in 0..blocks[0].len() {
-        let mut now = kept;
-        let mut words = [[_mm_setzero_si128(); 4]; N];
-        for (words, blocks) in words.iter_mut().zip(blocks) {
-            *words = load(&blocks[block], swap);
-        }
-        macro_rules! four {
+    for blocks in parts {
+        for block in 0..blocks[0].len() {
+            let mut now = kept;
+            let mut words = [[_mm_setzero_si128(); 4]; N];
+            for (words, blocks) in words.iter_mut().zip(blocks) {
+                *words = load(&blocks[block], swap);
+            }
+            macro_rules! four {
             ($($group:expr),+) => {
                 $(
                     let group: usize = $group;
@@ -82,20 +83,21 @@ fn compress<const N: usize>(states: &mut [[u32; 8]; N], blocks: [&[[u8; 64]]; N]
                 )+
             };
         }
-        // One chain is unrolled, so that its words stay in registers and nothing is added to its latency. The words of several chains
-        // do not fit there, and unrolled they are slower.
-        if N == 1 {
-            four!(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-        } else {
-            for group in 0..16 {
-                four!(group);
+            // One chain is unrolled, so that its words stay in registers and nothing is added to its latency. The words of several chains
+            // do not fit there, and unrolled they are slower.
+            if N == 1 {
+                four!(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            } else {
+                for group in 0..16 {
+                    four!(group);
+                }
             }
-        }
-        for (kept, now) in kept.iter_mut().zip(now) {
-            *kept = [
-                _mm_add_epi32(kept[0], now[0]),
-                _mm_add_epi32(kept[1], now[1]),
-            ];
+            for (kept, now) in kept.iter_mut().zip(now) {
+                *kept = [
+                    _mm_add_epi32(kept[0], now[0]),
+                    _mm_add_epi32(kept[1], now[1]),
+                ];
+            }
         }
     }
     for (state, [abef, cdgh]) in states.iter_mut().zip(kept) {

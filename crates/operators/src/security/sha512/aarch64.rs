@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 
 use super::{K, Sha512};
 use crate::isa::ArmSha512;
-use crate::security::hash::lanes::Compress;
+use crate::security::hash::lanes::{Compress, Parts};
 
 /// Messages side by side: more need more registers than there are.
 pub(super) const LANES: usize = 2;
@@ -32,9 +32,11 @@ impl<const N: usize> Compress<Sha512, 128, N> for ArmSha512 {
 }
 
 /// Takes one message forward.
-pub(super) fn alone(_proof: ArmSha512, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
-    // SAFETY: `ArmSha512` exists only where these instructions do.
-    unsafe { compress(std::array::from_mut(state), [blocks]) }
+pub(super) fn alone(_proof: ArmSha512, state: &mut [u64; 8], parts: Parts<'_, 128>) {
+    for blocks in parts {
+        // SAFETY: `ArmSha512` exists only where these instructions do.
+        unsafe { compress(std::array::from_mut(state), [blocks]) }
+    }
 }
 
 #[target_feature(enable = "sha3,neon")]

@@ -3,10 +3,10 @@
 //! Between the steps of each block stand the words of the blocks that follow: steps wait for each other, words do not.
 
 use super::Sums;
-use crate::security::hash::vectors::{Enter, Vectors, Work};
+use crate::security::hash::lanes::Parts;
+use crate::security::hash::vectors::{Vectors, Work};
 
-/// Takes one message forward, by vectors `v`, in a function that has what `entry` stands for; a few blocks by `few`, because a vector
-/// costs the same however few blocks it has.
+/// Takes one message forward, by vectors `v`; a few blocks by `few`, because a vector costs the same however few blocks it has.
 #[inline(always)]
 pub(crate) fn alone<
     W: Sums,
@@ -15,39 +15,38 @@ pub(crate) fn alone<
     const BLOCK: usize,
     const STEPS: usize,
 >(
-    entry: impl Enter,
     v: P,
     constants: &[W; STEPS],
-    few: impl Fn(&mut [W; 8], &[[u8; BLOCK]]),
+    few: impl Fn(&mut [W; 8], Parts<'_, BLOCK>),
     state: &mut [W; 8],
-    blocks: &[[u8; BLOCK]],
+    parts: Parts<'_, BLOCK>,
 ) {
-    if blocks.len() <= N.div_ceil(4) {
-        return few(state, blocks);
+    for blocks in parts {
+        if blocks.len() <= N.div_ceil(4) {
+            few(state, [blocks, &[]]);
+        } else {
+            v.enter(Alone {
+                constants,
+                state: &mut *state,
+                blocks,
+            });
+        }
     }
-    entry.enter(Alone {
-        v,
-        constants,
-        state,
-        blocks,
-    });
 }
 
 /// A message to be taken forward.
-struct Alone<'a, W, P, const N: usize, const BLOCK: usize, const STEPS: usize> {
-    v: P,
+struct Alone<'a, W, const N: usize, const BLOCK: usize, const STEPS: usize> {
     constants: &'a [W; STEPS],
     state: &'a mut [W; 8],
     blocks: &'a [[u8; BLOCK]],
 }
 
-impl<E, W: Sums, P: Vectors<W, N>, const N: usize, const BLOCK: usize, const STEPS: usize> Work<E>
-    for Alone<'_, W, P, N, BLOCK, STEPS>
+impl<W: Sums, P: Vectors<W, N>, const N: usize, const BLOCK: usize, const STEPS: usize> Work<P>
+    for Alone<'_, W, N, BLOCK, STEPS>
 {
     #[inline(always)]
-    fn run(self, _entry: E) {
+    fn run(self, v: P) {
         let Self {
-            v,
             constants,
             state,
             blocks,
@@ -56,20 +55,26 @@ impl<E, W: Sums, P: Vectors<W, N>, const N: usize, const BLOCK: usize, const STE
         let Some(mut now) = chunks.next() else {
             return;
         };
-        let (mut first, mut second) = (Schedule::new(), Schedule::new());
-        let (mut schedule, mut later) = (&mut first, &mut second);
-        schedule.start(v, constants, now);
+        let mut first = Schedule::new();
+        first.start(v, constants, now);
         for t in (16..STEPS).step_by(8) {
-            schedule.more(v, constants, t, 8);
+            first.more(v, constants, t, 8);
         }
-        for next in chunks {
-            later.start(v, constants, next);
-            for block in 0..N {
-                let words = Some((constants, &mut *later));
-                steps(v, state, schedule, block, words);
+        let mut schedule = &mut first;
+        let mut second;
+        // A message of one vector's blocks needs no second schedule, which would have to be cleared.
+        if blocks.len() > N {
+            second = Schedule::new();
+            let mut later = &mut second;
+            for next in chunks {
+                later.start(v, constants, next);
+                for block in 0..N {
+                    let words = Some((constants, &mut *later));
+                    steps(v, state, schedule, block, words);
+                }
+                std::mem::swap(&mut schedule, &mut later);
+                now = next;
             }
-            std::mem::swap(&mut schedule, &mut later);
-            now = next;
         }
         for block in 0..now.len() {
             steps(v, state, schedule, block, None);

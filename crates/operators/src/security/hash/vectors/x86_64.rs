@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::{Enter, Vectors, Work};
-use crate::isa::{Avx2, Avx512, Bmi2, Sse42};
+use crate::isa::{Avx2, Avx512, Sse42};
 
 /// A place on the stack that makes the compiler align all of a function's part of it. Otherwise vectors for which there is no register lie
 /// there as they happen to, across lines of the cache.
@@ -34,10 +34,8 @@ macro_rules! enter {
 }
 
 enter!(Sse42, "sse4.2");
-enter!(Avx2, "avx2");
-enter!(Avx512, "avx512f,avx512bw");
-enter!((Avx2, Bmi2), "avx2,bmi1,bmi2");
-enter!((Avx512, Bmi2), "avx512f,avx512bw,bmi1,bmi2");
+enter!(Avx2, "avx2,bmi1,bmi2");
+enter!(Avx512, "avx512f,avx512bw,bmi1,bmi2");
 
 /// Methods that are an intrinsic each.
 macro_rules! intrinsics {
