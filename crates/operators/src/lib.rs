@@ -107,6 +107,8 @@ mod implementation;
 pub mod input;
 pub mod isa;
 pub mod network;
+#[cfg(any(feature = "aes", feature = "packets"))]
+mod part;
 pub mod primitive;
 pub mod registry;
 pub mod security;

@@ -3,6 +3,7 @@
 use super::GROUP;
 use super::kernel;
 use super::lines::{Lines, Task};
+use crate::part::part;
 
 /// The operations on quarters of an instruction set; a value is the proof that its instructions are there.
 pub(crate) trait Quarters: Copy {
@@ -42,7 +43,7 @@ fn sum_of<Q: Quarters>(quarters: Q, item: &[u8], rest: &[u8]) -> Q::Quarter {
     let Some(last) = item.last_chunk::<16>() else {
         return match rest {
             [] => sum,
-            rest => quarters.plus_quarter(sum, quarters.quarter(&few(rest))),
+            rest => quarters.plus_quarter(sum, quarters.quarter(&part(rest).to_le_bytes())),
         };
     };
     let (whole, rest) = rest.as_chunks::<16>();
@@ -54,25 +55,6 @@ fn sum_of<Q: Quarters>(quarters: Q, item: &[u8], rest: &[u8]) -> Q::Quarter {
         sum = quarters.plus_quarter(sum, quarters.picked(quarters.quarter(last), order));
     }
     sum
-}
-
-/// Fewer than sixteen bytes, and zeros, read in two parts that may overlap.
-#[inline(always)]
-fn few(bytes: &[u8]) -> [u8; 16] {
-    let len = bytes.len();
-    let value = if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        let [first, last] = [first, last].map(|part| u128::from(u64::from_le_bytes(*part)));
-        first | last << (8 * (len - 8))
-    } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        let [first, last] = [first, last].map(|part| u64::from(u32::from_le_bytes(*part)));
-        u128::from(first | last << (8 * (len - 4)))
-    } else if let (Some(first), Some(last)) = (bytes.first(), bytes.last()) {
-        let [first, middle, last] = [*first, bytes[len / 2], *last].map(u64::from);
-        u128::from(first | middle << (8 * (len / 2)) | last << (8 * (len - 1)))
-    } else {
-        0
-    };
-    value.to_le_bytes()
 }
 
 /// The amount by which a sum of quarters came out too low.

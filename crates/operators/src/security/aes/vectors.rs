@@ -43,18 +43,21 @@ struct Keyed<T, const N: usize> {
 #[allow(private_bounds)]
 pub(super) fn new<T: Blocks>(proof: T, form: Form, key: &[u8]) -> Box<dyn Code> {
     match key.len() / form.keys() {
-        16 => Box::new(Keyed::<T, 11>::new(proof, form, key)),
-        _ => Box::new(Keyed::<T, 15>::new(proof, form, key)),
+        16 => Keyed::<T, 11>::new(proof, form, key),
+        _ => Keyed::<T, 15>::new(proof, form, key),
     }
 }
 
 impl<T: Blocks, const N: usize> Keyed<T, N> {
-    fn new(proof: T, form: Form, key: &[u8]) -> Self {
-        Self {
+    fn new(proof: T, form: Form, key: &[u8]) -> Box<Self> {
+        let mut made = Box::new(Self {
             proof,
             form,
-            keys: proof.enter(Expansion { form, key }),
-        }
+            keys: Keys::none(),
+        });
+        let into = &mut made.keys;
+        proof.enter(Expansion { form, key, into });
+        made
     }
 
     /// In every mode but encryption in CBC.

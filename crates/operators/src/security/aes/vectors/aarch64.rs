@@ -4,8 +4,9 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::blocks::{Blocks, Task, words_of_part, write_part};
+use super::blocks::{Blocks, Task, write_part};
 use crate::isa::ArmAes;
+use crate::part::part;
 
 /// Methods that are an instruction or two. These stand in a function with the extension, which the compiler asks for.
 macro_rules! instructions {
@@ -114,7 +115,8 @@ impl Blocks for ArmAes {
 
     #[inline(always)]
     fn load_part(self, bytes: &[u8]) -> uint8x16_t {
-        self.set_words(words_of_part(bytes))
+        let part = part(bytes);
+        self.set_words([part as u64, (part >> 64) as u64])
     }
 
     #[inline(always)]
@@ -207,7 +209,6 @@ impl Blocks for ArmAes {
         // SAFETY: `ArmAes` exists only where these instructions do.
         unsafe {
             match BYTES {
-                1 => vextq_u8::<15>(zeros, reg),
                 2 => vextq_u8::<14>(zeros, reg),
                 8 => vextq_u8::<8>(zeros, reg),
                 _ => unreachable!("no mode moves blocks so far"),
@@ -225,14 +226,6 @@ impl Blocks for ArmAes {
     #[inline(always)]
     fn behind(self, before: [uint8x16_t; 4], four: [uint8x16_t; 4]) -> [uint8x16_t; 4] {
         [before[3], four[0], four[1], four[2]]
-    }
-
-    #[inline(always)]
-    fn prefetch(self, bytes: &[u8; 16]) {
-        // SAFETY: nothing is read that could be seen.
-        unsafe {
-            asm!("prfm pldl1keep, [{}]", in(reg) bytes.as_ptr(), options(nostack, readonly, preserves_flags));
-        }
     }
 
     #[inline(always)]

@@ -106,9 +106,6 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     /// Keeps the compiler from moving what is computed of a register across this place.
     fn pin(self, reg: &mut Self::Reg);
 
-    /// Says that the memory there will be read soon.
-    fn prefetch(self, bytes: &[u8; 16]);
-
     /// Four blocks from four places.
     ///
     /// # Safety
@@ -277,27 +274,6 @@ pub(super) const fn highest(numbers: [u8; 4]) -> [u8; 64] {
         i += 1;
     }
     bytes
-}
-
-/// Fewer than sixteen bytes as words, and zeros behind them: parts that overlap, as no byte behind them may be read.
-#[inline(always)]
-pub(super) fn words_of_part(bytes: &[u8]) -> [u64; 2] {
-    let n = bytes.len();
-    if let (Some(head), Some(tail)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
-        let tail = u64::from_le_bytes(*tail);
-        [
-            u64::from_le_bytes(*head),
-            tail.unbounded_shr(8 * (16 - n as u32)),
-        ]
-    } else if let (Some(head), Some(tail)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        let [head, tail] = [head, tail].map(|part| u64::from(u32::from_le_bytes(*part)));
-        [head | tail << (8 * (n - 4)), 0]
-    } else if n > 0 {
-        let byte = |i: usize| u64::from(bytes[i]) << (8 * i);
-        [byte(0) | byte(n / 2) | byte(n - 1), 0]
-    } else {
-        [0, 0]
-    }
 }
 
 /// Writes fewer than sixteen bytes of a block.

@@ -5,7 +5,7 @@ use dpb_core::Direction;
 
 use super::blocks::{Blocks, Task};
 use super::keys::{AHEAD, Keys, Source};
-use super::lanes::{Chains, LANES, Lanes};
+use super::lanes::{Chains, LANES_MAX, Lanes};
 use super::rounds::{broadcast, decrypt, encrypt, encrypt_each};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
@@ -31,7 +31,7 @@ where
         let form = self.form.known(Mode::Cbc, Direction::Decrypt);
         for (i, parts, _) in form.items(self.work) {
             if S::EACH {
-                self.source.prefetch(t, Mode::Cbc, i + AHEAD);
+                self.source.prefetch(Mode::Cbc, i + AHEAD);
                 keys = broadcast(t, &self.source.of(i).data);
             }
             let iv = t.load_block(parts.iv.try_into().expect("sixteen bytes"));
@@ -79,8 +79,10 @@ impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for Encrypt<'a, '_, P
         while let Some(count) = lanes.next(|_| ()) {
             match lanes.chains.busy() {
                 0..=4 => advance::<T, _, N, 1>(t, Same(&keys), &mut lanes.chains, count),
-                5..=8 => advance::<T, _, N, 2>(t, Same(&keys), &mut lanes.chains, count),
-                _ => advance::<T, _, N, 4>(t, Same(&keys), &mut lanes.chains, count),
+                9.. if T::LANES > 8 => {
+                    advance::<T, _, N, 4>(t, Same(&keys), &mut lanes.chains, count);
+                }
+                _ => advance::<T, _, N, 2>(t, Same(&keys), &mut lanes.chains, count),
             }
             lanes.chains.leave_behind(count * BLOCK);
         }
@@ -107,8 +109,8 @@ impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for EncryptEach<'a, '
         while let Some(count) = lanes.next(|i| self.keys[i]) {
             match lanes.chains.busy() {
                 0..=4 => advance_each::<T, N, 1>(t, &mut lanes.chains, count),
-                5..=8 => advance_each::<T, N, 2>(t, &mut lanes.chains, count),
-                _ => advance_each::<T, N, 4>(t, &mut lanes.chains, count),
+                9.. if T::LANES > 8 => advance_each::<T, N, 4>(t, &mut lanes.chains, count),
+                _ => advance_each::<T, N, 2>(t, &mut lanes.chains, count),
             }
             lanes.chains.leave_behind(count * BLOCK);
         }
@@ -171,7 +173,7 @@ fn advance<T: Blocks, K: Copy, const N: usize, const W: usize>(
     chains: &mut Chains<'_, K>,
     count: usize,
 ) {
-    const { assert!(4 * W <= LANES) };
+    const { assert!(4 * W <= LANES_MAX) };
     let bytes = count * BLOCK;
     let (from, to) = chains.addresses(bytes);
     let mut states = [t.zeros(); W];

@@ -31,7 +31,7 @@ where
         let form = self.form.known(Mode::Ctr, Direction::Encrypt);
         for (i, parts, _) in form.items(self.work) {
             if S::EACH {
-                self.source.prefetch(t, Mode::Ctr, i + AHEAD);
+                self.source.prefetch(Mode::Ctr, i + AHEAD);
                 keys = broadcast(t, &self.source.of(i).data);
             }
             let iv: &[u8; BLOCK] = parts.iv.try_into().expect("sixteen bytes");

@@ -37,7 +37,7 @@ where
         let form = self.form.known(Mode::Gcm, direction);
         for (i, mut parts, outcome) in form.items(self.work) {
             if S::EACH {
-                self.source.prefetch(t, Mode::Gcm, i + AHEAD);
+                self.source.prefetch(Mode::Gcm, i + AHEAD);
                 let own = self.source.of(i);
                 (keys, powers) = (broadcast(t, &own.data), &own.powers);
             }
@@ -78,6 +78,8 @@ impl<T: Blocks, const N: usize, const ENCRYPT: bool> Task<T> for Long<'_, T, N, 
 
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) -> Block<T> {
+        // A register is hashed in each of eight rounds, and sums end between groups.
+        const { assert!(L * T::REGS == 8 && SUMMANDS.is_multiple_of(4 * L)) };
         self.0.run::<ENCRYPT, L, true>(t)
     }
 }
@@ -125,6 +127,7 @@ impl<T: Blocks, const N: usize> Item<'_, T, N> {
         if IS_LONG {
             text.groups::<ENCRYPT, L>(t, self.text);
         } else if text_bytes > 0 {
+            text.hash.begin_if_none(t, blocks(text_bytes) + 1);
             let stream = encrypt(t, keys, text.counter.next::<L>(t));
             text.end::<ENCRYPT, L>(t, stream, self.text);
         }
@@ -195,14 +198,12 @@ impl<T: Blocks, const N: usize> Text<'_, T, N> {
         let keys = self.keys;
         let powers = self.hash.next_powers::<L>();
         let mut stream = start(t, keys, self.counter.next::<L>(t));
-        // A register or half of one is hashed in each of eight rounds.
+        // One register in each of eight rounds.
         macro_rules! both {
             ($($i:literal)+) => {
                 $(
                     round(t, keys, $i, &mut stream);
-                    if ($i - 1) * L * T::REGS % 8 == 0 {
-                        self.hash.add_register(t, ($i - 1) * L * T::REGS / 8, hashed, powers);
-                    }
+                    self.hash.add_register(t, $i - 1, hashed, powers);
                 )+
             };
         }

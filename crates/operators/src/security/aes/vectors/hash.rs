@@ -1,7 +1,8 @@
 //! GHASH as POLYVAL (RFC 8452, appendix A): the bytes of blocks are turned around, the hash key is multiplied by x, and a product
 //! is reduced as Montgomery does. Sums of up to 96 products are reduced once.
 
-use zeroize::{Zeroize, Zeroizing};
+use dpb_core::prefetch::prefetch;
+use zeroize::Zeroize;
 
 use super::blocks::{Block, Blocks};
 use super::rounds::{RoundKeys, broadcast, encrypt_one};
@@ -34,10 +35,10 @@ impl Zeroize for Powers {
 impl Powers {
     /// Fetches the last ones.
     #[inline(always)]
-    pub(super) fn prefetch<T: Blocks>(&self, t: T) {
+    pub(super) fn prefetch(&self) {
         for i in [SUMMANDS - 5, SUMMANDS - 1] {
-            t.prefetch(&self.whole[i]);
-            t.prefetch(&self.folded[i]);
+            prefetch(&self.whole[i], 0);
+            prefetch(&self.folded[i], 0);
         }
     }
 }
@@ -49,9 +50,9 @@ pub(super) struct Next<'a, const W: usize> {
     folded: &'a [[u8; 64]; W],
 }
 
-/// The powers of the hash key, which the encrypted block of zeros is.
+/// Makes the powers of the hash key, which the encrypted block of zeros is, in the place of zeros.
 #[inline(always)]
-pub(super) fn powers<T: Blocks, const N: usize>(t: T, keys: &RoundKeys<N>) -> Zeroizing<Powers> {
+pub(super) fn powers<T: Blocks, const N: usize>(t: T, keys: &RoundKeys<N>, powers: &mut Powers) {
     let one = t.one();
     let zeros = one.set_words([0; 2]);
     let zeros = encrypt_one(one, &broadcast(one, keys), zeros);
@@ -60,7 +61,6 @@ pub(super) fn powers<T: Blocks, const N: usize>(t: T, keys: &RoundKeys<N>) -> Ze
     // Times x; x^128 is x^127 + x^126 + x^121 + 1.
     let key = key << 1 ^ (key >> 127).wrapping_neg() & (0xc2 << 120 | 1);
     let key = one.set_words([key as u64, (key >> 64) as u64]);
-    let mut powers = Zeroizing::new(NONE);
     let mut power = key;
     let folded_key = fold(one, key);
     for i in (0..SUMMANDS).rev() {
@@ -70,7 +70,6 @@ pub(super) fn powers<T: Blocks, const N: usize>(t: T, keys: &RoundKeys<N>) -> Ze
         next.add(one, power, [key, folded_key]);
         power = next.reduced(one);
     }
-    powers
 }
 
 /// A hash on its way.

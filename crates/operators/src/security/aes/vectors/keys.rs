@@ -1,10 +1,11 @@
 //! Keys as modes use them, and whose they are: all items' or each item's own.
 
 use dpb_core::Direction;
+use dpb_core::prefetch::prefetch;
 use zeroize::Zeroizing;
 
 use super::blocks::{Blocks, Task};
-use super::hash::{self, Powers};
+use super::hash::{self, NONE, Powers};
 use super::rounds::RoundKeys;
 use crate::security::aes::form::{Form, Mode};
 
@@ -19,17 +20,26 @@ pub(super) struct Keys<const N: usize> {
 }
 
 impl<const N: usize> Keys<N> {
+    /// Zeros, in whose place keys are made.
+    pub(super) fn none() -> Self {
+        Self {
+            data: RoundKeys::from([[0; 16]; N]),
+            tweak: RoundKeys::from([[0; 16]; N]),
+            powers: Zeroizing::new(NONE),
+        }
+    }
+
     /// Fetches what a short item needs.
     #[inline(always)]
-    fn prefetch<T: Blocks>(&self, t: T, mode: Mode) {
+    fn prefetch(&self, mode: Mode) {
         for i in (0..N).step_by(4) {
-            t.prefetch(&self.data[i]);
+            prefetch(&self.data[i], 0);
         }
         match mode {
-            Mode::Gcm => self.powers.prefetch(t),
+            Mode::Gcm => self.powers.prefetch(),
             Mode::Xts => {
                 for i in (0..N).step_by(4) {
-                    t.prefetch(&self.tweak[i]);
+                    prefetch(&self.tweak[i], 0);
                 }
             }
             Mode::Ctr | Mode::Cbc => {}
@@ -44,7 +54,7 @@ pub(super) trait Source<'k, const N: usize>: Copy {
     /// The keys of item number `i`.
     fn of(self, i: usize) -> &'k Keys<N>;
     /// Fetches the keys of item number `i`, if there is one: thousands do not fit in the caches that are near.
-    fn prefetch<T: Blocks>(self, t: T, mode: Mode, i: usize);
+    fn prefetch(self, mode: Mode, i: usize);
 }
 
 /// How many items ahead keys are fetched.
@@ -63,7 +73,7 @@ impl<'k, const N: usize> Source<'k, N> for Same<'k, N> {
     }
 
     #[inline(always)]
-    fn prefetch<T: Blocks>(self, _t: T, _mode: Mode, _i: usize) {}
+    fn prefetch(self, _mode: Mode, _i: usize) {}
 }
 
 /// A key for each; there is one at least.
@@ -79,26 +89,34 @@ impl<'k, const N: usize> Source<'k, N> for Each<'k, N> {
     }
 
     #[inline(always)]
-    fn prefetch<T: Blocks>(self, t: T, mode: Mode, i: usize) {
+    fn prefetch(self, mode: Mode, i: usize) {
         if let Some(keys) = self.0.get(i) {
-            keys.prefetch(t, mode);
+            keys.prefetch(mode);
         }
     }
 }
 
-/// Makes the keys that a form needs out of a key that has a length that there is.
+/// Makes the keys that a form needs out of a key that has a length that there is. They are made where they stay: a copy that is
+/// moved from is not overwritten.
 pub(super) struct Expansion<'a, const N: usize> {
     pub(super) form: Form,
     pub(super) key: &'a [u8],
+    /// Zeros before.
+    pub(super) into: &'a mut Keys<N>,
 }
 
 impl<T: Blocks, const N: usize> Task<T> for Expansion<'_, N> {
-    type Out = Keys<N>;
+    type Out = ();
 
     #[inline(always)]
-    fn run<const W: usize, const L: usize>(self, t: T) -> Keys<N> {
+    fn run<const W: usize, const L: usize>(self, t: T) {
+        let Keys {
+            data,
+            tweak: of_tweak,
+            powers,
+        } = self.into;
         let (key, tweak) = self.key.split_at(self.key.len() / self.form.keys());
-        let mut data = expand(t, key);
+        expand(t, key, data);
         if let (Mode::Cbc | Mode::Xts, Direction::Decrypt) = (self.form.mode, self.form.direction) {
             data.reverse();
             for key in &mut data[1..N - 1] {
@@ -106,16 +124,10 @@ impl<T: Blocks, const N: usize> Task<T> for Expansion<'_, N> {
                 t.store_block(key, inverse);
             }
         }
-        Keys {
-            powers: match self.form.mode {
-                Mode::Gcm => hash::powers(t, &data),
-                Mode::Ctr | Mode::Cbc | Mode::Xts => Zeroizing::new(hash::NONE),
-            },
-            data,
-            tweak: match self.form.mode {
-                Mode::Xts => expand(t, tweak),
-                Mode::Gcm | Mode::Ctr | Mode::Cbc => RoundKeys::from([[0; 16]; N]),
-            },
+        match self.form.mode {
+            Mode::Gcm => hash::powers(t, data, powers),
+            Mode::Xts => expand(t, tweak, of_tweak),
+            Mode::Ctr | Mode::Cbc => {}
         }
     }
 }
@@ -123,8 +135,7 @@ impl<T: Blocks, const N: usize> Task<T> for Expansion<'_, N> {
 /// Key expansion (FIPS 197, 5.2) of a key of 128 or 256 bits, as `N` says. SUBWORD takes the same time for every word: a table in
 /// memory would give the key away to who shares the cache.
 #[inline(always)]
-fn expand<T: Blocks, const N: usize>(t: T, key: &[u8]) -> RoundKeys<N> {
-    let mut keys = RoundKeys::from([[0; 16]; N]);
+fn expand<T: Blocks, const N: usize>(t: T, key: &[u8], keys: &mut RoundKeys<N>) {
     let key_words = key.len() / 4;
     let (words, _) = keys.as_flattened_mut().as_chunks_mut::<4>();
     for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
@@ -142,5 +153,4 @@ fn expand<T: Blocks, const N: usize>(t: T, key: &[u8]) -> RoundKeys<N> {
         }
         words[i] = (word ^ u32::from_le_bytes(words[i - key_words])).to_le_bytes();
     }
-    keys
 }

@@ -12,17 +12,17 @@ use dpb_core::JobError;
 use crate::security::aes::form::{BLOCK, Form, Parts, Places, Work};
 
 /// Items at a time.
-pub(super) const LANES: usize = 16;
+pub(super) const LANES_MAX: usize = 16;
 
 /// Items on their way. The first [`Chains::busy`] lanes each have one; the others do the first one's work once more, so that
 /// code for more lanes may run: it reads all of a step before it writes the same bytes to the same places.
 pub(super) struct Chains<'a, K> {
     /// The last block that came out, before the first one the initialisation vector.
-    pub(super) states: [[u8; BLOCK]; LANES],
+    pub(super) states: [[u8; BLOCK]; LANES_MAX],
     /// The keys of each lane, if not all have the same.
-    pub(super) keys: [K; LANES],
+    pub(super) keys: [K; LANES_MAX],
     /// The texts that are left to encrypt.
-    texts: [Rest<'a>; LANES],
+    texts: [Rest<'a>; LANES_MAX],
     busy: usize,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Lanes<'a, P, K> {
     places: P,
     waiting: Range<usize>,
     outcomes: &'a mut Vec<Result<u32, JobError>>,
-    /// Lanes that may be busy, [`LANES`] at most.
+    /// Lanes that may be busy, [`LANES_MAX`] at most.
     limit: usize,
     pub(super) chains: Chains<'a, K>,
 }
@@ -61,11 +61,11 @@ impl<'a, P: Places<'a>, K: Copy> Lanes<'a, P, K> {
             waiting: 0..work.places.count(),
             places: work.places,
             outcomes: work.outcomes,
-            limit: limit.min(LANES),
+            limit: limit.min(LANES_MAX),
             chains: Chains {
-                states: [[0; BLOCK]; LANES],
-                keys: [any; LANES],
-                texts: [none; LANES],
+                states: [[0; BLOCK]; LANES_MAX],
+                keys: [any; LANES_MAX],
+                texts: [none; LANES_MAX],
                 busy: 0,
             },
         }
@@ -91,7 +91,7 @@ impl<'a, P: Places<'a>, K: Copy> Lanes<'a, P, K> {
         }
         let left = chains.texts[..chains.busy].iter().map(|text| text.len);
         let count = left.min().unwrap_or(0) / BLOCK;
-        for idle in chains.busy..LANES {
+        for idle in chains.busy..LANES_MAX {
             chains.copy(0, idle);
         }
         Some(count)
@@ -109,7 +109,7 @@ impl<'a, K: Copy> Chains<'a, K> {
     /// # Panics
     /// If a lane has fewer left.
     #[inline(always)]
-    pub(super) fn addresses(&self, bytes: usize) -> ([*const u8; LANES], [*mut u8; LANES]) {
+    pub(super) fn addresses(&self, bytes: usize) -> ([*const u8; LANES_MAX], [*mut u8; LANES_MAX]) {
         assert!(self.texts.iter().all(|text| text.len >= bytes), "text");
         (
             self.texts.map(|text| text.from),

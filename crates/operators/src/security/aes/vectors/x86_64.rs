@@ -4,8 +4,9 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::blocks::{Block, Blocks, Task, words_of_part, write_part};
+use super::blocks::{Block, Blocks, Task, write_part};
 use crate::isa::AesNi;
+use crate::part::part;
 
 /// Methods that are one instruction each.
 macro_rules! instructions {
@@ -48,7 +49,7 @@ macro_rules! same {
 /// The rest, which differs in the names of instructions alone.
 macro_rules! by_names {
     (
-        $features:literal $(or $better:literal if $has:tt)?, $width:literal, $long:literal, $Reg:ty, $regs:literal, $class:ident;
+        $features:literal, $width:literal, $long:literal, $Reg:ty, $regs:literal, $class:ident;
         $zero:ident, $load:ident, $store:ident, $words:expr, $left:ident, $right:ident, $up:ident, $down:ident
     ) => {
         type Reg = $Reg;
@@ -63,17 +64,6 @@ macro_rules! by_names {
             fn inside<T: Blocks, K: Task<T>>(token: T, task: K) -> K::Out {
                 task.run::<$width, $long>(token)
             }
-            $(
-                #[inline(never)]
-                #[target_feature(enable = $better)]
-                fn better<T: Blocks, K: Task<T>>(token: T, task: K) -> K::Out {
-                    task.run::<$width, $long>(token)
-                }
-                if dpb_core::has!(is_x86_feature_detected: $has) {
-                    // SAFETY: that is there too.
-                    return unsafe { better(self, task) };
-                }
-            )?
             // SAFETY: the token exists only where these instructions do.
             unsafe { inside(self, task) }
         }
@@ -159,12 +149,6 @@ macro_rules! by_names {
         }
 
         #[inline(always)]
-        fn prefetch(self, bytes: &[u8; 16]) {
-            // SAFETY: nothing is read that could be seen.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().cast()) }
-        }
-
-        #[inline(always)]
         fn pin(self, reg: &mut $Reg) {
             #[inline]
             #[target_feature(enable = $features)]
@@ -190,12 +174,11 @@ const TURNED: [u64; 2] = [0x0809_0a0b_0c0d_0e0f, 0x0001_0203_0405_0607];
 mod avx2;
 mod avx512;
 
-/// With AVX, instructions have a register for their result, and need fewer copies.
 impl Blocks for AesNi {
     const LANES: usize = 8;
 
     by_names! {
-        "aes,pclmulqdq,sse4.1,ssse3" or "avx,aes,pclmulqdq,sse4.1,ssse3" if "avx", 2, 2, __m128i, 4, xmm_reg;
+        "aes,pclmulqdq,sse4.1,ssse3", 2, 2, __m128i, 4, xmm_reg;
         _mm_setzero_si128, _mm_loadu_si128, _mm_storeu_si128, std::convert::identity,
         _mm_sll_epi64, _mm_srl_epi64, _mm_bslli_si128, _mm_bsrli_si128
     }
@@ -230,7 +213,8 @@ impl Blocks for AesNi {
 
     #[inline(always)]
     fn load_part(self, bytes: &[u8]) -> __m128i {
-        self.set_words(words_of_part(bytes))
+        let part = part(bytes);
+        self.set_words([part as u64, (part >> 64) as u64])
     }
 
     #[inline(always)]

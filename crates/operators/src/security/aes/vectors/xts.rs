@@ -36,7 +36,7 @@ where
         let form = self.form.known(Mode::Xts, direction);
         for (i, parts, _) in form.items(self.work) {
             if S::EACH {
-                self.source.prefetch(t, Mode::Xts, i + AHEAD);
+                self.source.prefetch(Mode::Xts, i + AHEAD);
                 let own = self.source.of(i);
                 keys = broadcast(t, &own.data);
                 tweak_keys = broadcast(t.one(), &own.tweak);
