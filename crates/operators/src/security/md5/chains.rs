@@ -36,9 +36,9 @@ impl<const N: usize> Compress<Md5, 64, N> for Chains {
 
 /// Takes one message forward.
 pub(super) fn alone(state: &mut [u32; 4], parts: Parts<'_, 64>) {
-    for blocks in parts {
-        compress(std::array::from_mut(state), [blocks]);
-    }
+    let [full, tail] = parts;
+    compress(std::array::from_mut(state), [full]);
+    compress(std::array::from_mut(state), [tail]);
 }
 
 fn compress<const N: usize>(states: &mut [[u32; 4]; N], blocks: [&[[u8; 64]]; N]) {
