@@ -11,7 +11,8 @@ mod x86_64;
 
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
-use super::hash::vectors::Sets;
+use super::hash::lanes::Compress;
+use super::hash::vectors::{Sets, Vectors};
 use super::hash::{self, Function, Hash, Starts, lanes, sha2};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
@@ -112,29 +113,11 @@ impl Hash for Sha256 {
                 );
             }
             #[cfg(target_arch = "x86_64")]
-            Code::Avx2(proof) => {
-                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
-                    sha2::alone::alone(proof, &K, portable, state, parts);
-                };
-                let one = Sets::<_, 8, 8, 1>(proof);
-                lanes::batch::<64, 8, Self, _>(one, 3, alone, starts, batch, digests);
-            }
+            Code::Avx2(proof) => by_vectors::<_, 8>(proof, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
-            Code::Sse42(proof) => {
-                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
-                    sha2::alone::alone(proof, &K, portable, state, parts);
-                };
-                let one = Sets::<_, 8, 4, 1>(proof);
-                lanes::batch::<64, 4, Self, _>(one, 3, alone, starts, batch, digests);
-            }
+            Code::Sse42(proof) => by_vectors::<_, 4>(proof, starts, batch, digests),
             #[cfg(target_arch = "aarch64")]
-            Code::Neon(proof) => {
-                let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
-                    sha2::alone::alone(proof, &K, portable, state, parts);
-                };
-                let one = Sets::<_, 8, 4, 1>(proof);
-                lanes::batch::<64, 4, Self, _>(one, 3, alone, starts, batch, digests);
-            }
+            Code::Neon(proof) => by_vectors::<_, 4>(proof, starts, batch, digests),
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha2(proof) => {
                 let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
@@ -146,6 +129,24 @@ impl Hash for Sha256 {
             }
         }
     }
+}
+
+/// The digests of `N` messages at a time, a word of each in a vector; one or two by vectors of their blocks' words.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+fn by_vectors<P: Vectors<u32, N>, const N: usize>(
+    proof: P,
+    starts: Starts<'_, [u32; 8]>,
+    batch: Batch<'_>,
+    digests: &mut [u8],
+) where
+    Sets<P, 8, N, 1>: Compress<Sha256, 64, N>,
+{
+    let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
+        let portable = lanes::portable::<64, Sha256>;
+        sha2::alone::alone(proof, &K, portable, state, parts);
+    };
+    lanes::batch::<64, N, Sha256, _>(Sets(proof), 3, alone, starts, batch, digests);
 }
 
 impl Function<64> for Sha256 {

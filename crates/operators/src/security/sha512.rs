@@ -9,7 +9,8 @@ mod steps;
 
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
-use super::hash::vectors::Sets;
+use super::hash::lanes::Compress;
+use super::hash::vectors::{Sets, Vectors};
 use super::hash::{self, Function, Hash, Starts, lanes, sha2};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
@@ -158,47 +159,11 @@ impl Hash for Sha512 {
         match self.0 {
             Code::Portable => lanes::serial::<128, Self>(portable, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => {
-                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
-                    sha2::alone::alone(proof, &K, portable, state, parts)
-                };
-                lanes::batch::<128, 8, Self, _>(
-                    Sets::<_, 8, 8, 1>(proof),
-                    2,
-                    alone,
-                    starts,
-                    batch,
-                    digests,
-                );
-            }
+            Code::Avx512(proof) => by_vectors::<_, 8>(proof, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
-            Code::Avx2(proof) => {
-                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
-                    sha2::alone::alone(proof, &K, portable, state, parts)
-                };
-                lanes::batch::<128, 4, Self, _>(
-                    Sets::<_, 8, 4, 1>(proof),
-                    2,
-                    alone,
-                    starts,
-                    batch,
-                    digests,
-                );
-            }
+            Code::Avx2(proof) => by_vectors::<_, 4>(proof, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
-            Code::Sse42(proof) => {
-                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
-                    sha2::alone::alone(proof, &K, portable, state, parts)
-                };
-                lanes::batch::<128, 2, Self, _>(
-                    Sets::<_, 8, 2, 1>(proof),
-                    2,
-                    alone,
-                    starts,
-                    batch,
-                    digests,
-                );
-            }
+            Code::Sse42(proof) => by_vectors::<_, 2>(proof, starts, batch, digests),
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha512(proof) => {
                 let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
@@ -209,21 +174,27 @@ impl Hash for Sha512 {
                 );
             }
             #[cfg(target_arch = "aarch64")]
-            Code::Neon(proof) => {
-                let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
-                    sha2::alone::alone(proof, &K, portable, state, parts)
-                };
-                lanes::batch::<128, 2, Self, _>(
-                    Sets::<_, 8, 2, 1>(proof),
-                    2,
-                    alone,
-                    starts,
-                    batch,
-                    digests,
-                );
-            }
+            Code::Neon(proof) => by_vectors::<_, 2>(proof, starts, batch, digests),
         }
     }
+}
+
+/// The digests of `N` messages at a time, a word of each in a vector; a single one by vectors of its blocks' words.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+fn by_vectors<P: Vectors<u64, N>, const N: usize>(
+    proof: P,
+    starts: Starts<'_, [u64; 8]>,
+    batch: Batch<'_>,
+    digests: &mut [u8],
+) where
+    Sets<P, 8, N, 1>: Compress<Sha512, 128, N>,
+{
+    let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
+        let portable = lanes::portable::<128, Sha512>;
+        sha2::alone::alone(proof, &K, portable, state, parts);
+    };
+    lanes::batch::<128, N, Sha512, _>(Sets(proof), 2, alone, starts, batch, digests);
 }
 
 impl Function<128> for Sha512 {

@@ -49,7 +49,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Of a table whose codes are those of `hops`.
+    /// The memory of `trie`, whose codes are those of `hops`.
     pub(super) fn of(trie: &'a Trie, hops: &'a Hops) -> Self {
         let (direct, root, pool) = trie.parts();
         let hops = hops.by_code();

@@ -71,7 +71,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Of a table whose codes are those of `hops`.
+    /// The memory of `trie`, whose codes are those of `hops`.
     pub(super) fn of(trie: &'a Trie, hops: &'a Hops) -> Self {
         let (direct, root, pool) = trie.parts();
         Self {
@@ -288,7 +288,7 @@ impl Scratch {
                 found[usize::from(index)] = hop.to_le_bytes();
                 // Children are counted down from the highest code.
                 let child = child_at(entry, (how.highest - code) & 0xff);
-                // Of a hop's code that is no place at all.
+                // A hop leads to no child: the line at hand is asked for once more, which costs nothing.
                 prefetch(view.pool, if is_child { child } else { part });
                 self.index[next] = index;
                 self.depth[next] = self.depth[i] + 1;

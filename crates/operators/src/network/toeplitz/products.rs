@@ -69,7 +69,7 @@ const GROUP_MAX: usize = 8;
 /// What is known of the key and of the kind of tuples.
 pub(super) struct Windows {
     bytes: usize,
-    /// Of each piece, the key bits that go with the low eight bytes and with the high ones: those from 0 to 62, those from 63 on.
+    /// The key bits that, for each piece, go with the low eight bytes and with the high ones: those from 0 to 62, those from 63 on.
     near: [[u8; 16]; PIECES],
     far: [[u8; 16]; PIECES],
     /// The order of each piece's bytes, if it is read from a tuple's start on, and if it is read up to a tuple's end.

@@ -23,7 +23,7 @@ pub(crate) fn settled(sum: u64) -> u64 {
 /// `sum`, computed where it is written. Where a step's result is not needed at once, the compiler moves what makes it behind later steps
 /// and past branches, and the steps' registers run out.
 #[inline(always)]
-pub(crate) fn in_place(sum: u64) -> u64 {
+pub(crate) fn computed_here(sum: u64) -> u64 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     {
         let mut sum = sum;

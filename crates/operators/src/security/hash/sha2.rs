@@ -19,8 +19,8 @@ pub(crate) trait Sums:
     fn plus(self, other: Self) -> Self;
     /// See [`settled::settled`].
     fn settled(self) -> Self;
-    /// See [`settled::in_place`].
-    fn in_place(self) -> Self;
+    /// See [`settled::computed_here`].
+    fn computed_here(self) -> Self;
     /// [`Self::sum_0`] of one word.
     fn upper_0(self) -> Self;
     /// [`Self::sum_1`] of one word.
@@ -55,8 +55,8 @@ macro_rules! sums {
             }
 
             #[inline(always)]
-            fn in_place(self) -> Self {
-                settled::in_place(self.into()) as Self
+            fn computed_here(self) -> Self {
+                settled::computed_here(self.into()) as Self
             }
 
             #[inline(always)]

@@ -70,9 +70,9 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     fn add64(self, a: Self::Reg, b: Self::Reg) -> Self::Reg;
     /// Carry-less products of 64 bits: of the lower words.
     fn low_product(self, a: Self::Reg, b: Self::Reg) -> Self::Reg;
-    /// Of the upper words.
+    /// Carry-less products of the upper words.
     fn high_product(self, a: Self::Reg, b: Self::Reg) -> Self::Reg;
-    /// Of `a`'s upper word and `b`'s lower one.
+    /// Carry-less products of `a`'s upper words and `b`'s lower ones.
     fn cross_product(self, a: Self::Reg, b: Self::Reg) -> Self::Reg;
     /// The bytes of each block turned around.
     fn swap(self, reg: Self::Reg) -> Self::Reg;

@@ -19,7 +19,7 @@ pub(super) struct Powers {
     folded: [[u8; BLOCK]; SUMMANDS + 3],
 }
 
-/// Of no key.
+/// The powers where there is no hash key: zeros.
 pub(super) const NONE: Powers = Powers {
     whole: [[0; BLOCK]; SUMMANDS + 3],
     folded: [[0; BLOCK]; SUMMANDS + 3],
@@ -76,7 +76,7 @@ pub(super) fn powers<T: Blocks, const N: usize>(t: T, keys: &RoundKeys<N>, power
 #[derive(Clone, Copy)]
 pub(super) struct Hash<'a, T: Blocks> {
     powers: &'a Powers,
-    /// Of the blocks before the current sum, in the lowest block.
+    /// The hash of the blocks before the current sum, in the lowest block.
     before: T::Reg,
     sum: Sum<T>,
     /// The number of blocks that the current sum still takes.

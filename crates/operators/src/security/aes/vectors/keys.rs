@@ -11,7 +11,7 @@ use crate::security::aes::form::{Form, Mode};
 
 /// The keys that a mode encrypts or decrypts with.
 pub(super) struct Keys<const N: usize> {
-    /// Of the direction in which the mode uses the block cipher.
+    /// The keys for the direction in which the mode uses the block cipher.
     pub(super) data: RoundKeys<N>,
     /// The keys that encrypt the tweak of XTS; else zeros.
     pub(super) tweak: RoundKeys<N>,

@@ -82,7 +82,7 @@ impl<W: Sums, P: Vectors<W, N>, const N: usize, const BLOCK: usize, const STEPS:
     }
 }
 
-/// Of each step, the words of up to `N` blocks side by side.
+/// The words of up to `N` blocks side by side, for each step.
 #[repr(C, align(64))]
 struct Schedule<W, const N: usize, const STEPS: usize>([Words<W, N>; STEPS]);
 
@@ -168,8 +168,8 @@ fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
             let differ = $a ^ $b;
             let most = ((differ & differed) ^ $b).settled();
             $h = $h.plus($e & $f).settled().plus(sum_1);
-            $d = $d.plus($h).in_place();
-            $h = $h.plus(most).settled().plus($a.upper_0()).in_place();
+            $d = $d.plus($h).computed_here();
+            $h = $h.plus(most).settled().plus($a.upper_0()).computed_here();
             differed = differ;
         };
     }
