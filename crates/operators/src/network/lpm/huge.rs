@@ -40,7 +40,11 @@ impl Huge {
             )
             .expect("memory for a routing table");
             let start = mapped.byte_add(mapped.align_offset(HUGE_PAGE));
-            let _refused = madvise(start, len.next_multiple_of(HUGE_PAGE), Advice::LinuxHugepage);
+            let _refused = madvise(
+                start,
+                len.next_multiple_of(HUGE_PAGE),
+                Advice::LinuxHugepage,
+            );
             let not_null = "the kernel gave it";
             Self {
                 start: NonNull::new(start.cast()).expect(not_null),

@@ -98,7 +98,10 @@ fn changes<A: Address>() -> impl Strategy<Value = Vec<Change<A>>> {
 /// A prefix about the addresses that begin with one 16 bits, or with their neighbour's.
 fn crowded() -> impl Strategy<Value = Prefix<Ipv4Addr>> {
     (any::<u16>(), 0u32..2, 14u8..=32).prop_map(|(bits, slot, len)| {
-        Prefix::of(Ipv4Addr::from_bits(0x0a01_0000 + (slot << 16) + u32::from(bits)), len)
+        Prefix::of(
+            Ipv4Addr::from_bits(0x0a01_0000 + (slot << 16) + u32::from(bits)),
+            len,
+        )
     })
 }
 
@@ -189,7 +192,7 @@ proptest! {
 
     #[test]
     fn changes_where_pages_run_out(
-        changes in prop::collection::vec((crowded(), Some(hops())), 0..60),
+        changes in prop::collection::vec((crowded(), hops().prop_map(Some)), 0..60),
         most in 63usize..200,
     ) {
         let base = in_one_slot(40);
