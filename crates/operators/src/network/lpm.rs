@@ -5,14 +5,17 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod block;
+mod dir;
 mod direct;
 mod ends;
 mod generator;
 mod hops;
+mod huge;
 mod live;
 mod loaded;
 mod lookup;
 pub mod model;
+mod pages;
 mod passes;
 mod pool;
 mod route;
@@ -93,6 +96,7 @@ codes! {
 /// runs.
 #[derive(Default)]
 pub struct LookupScratch {
+    dir: Box<dir::Scratch>,
     passes: Box<passes::Scratch>,
     #[cfg(target_arch = "x86_64")]
     avx512: Box<avx512::Scratch>,
@@ -119,7 +123,7 @@ impl<A: Address> Lpm<A> {
         let mut table = Self {
             code: Code::on(A::OPERATOR, Implementation::best(Self::PATHS))
                 .unwrap_or(Code::Portable),
-            trie: Trie::new(),
+            trie: Trie::new(A::BYTES),
             hops: Hops::new(routes.iter().map(|route| route.hop)),
             len: 0,
             block_bytes_max: BLOCK_BYTES_MAX,
@@ -240,14 +244,35 @@ impl<A: Address> Lpm<A> {
                     *hop = self.hops.hop(code).to_le_bytes();
                 }
             }
-            code => match A::BYTES {
-                4 => self.many_on::<4>(code, addresses.as_chunks().0, hops, scratch),
-                _ => self.many_on::<16>(code, addresses.as_chunks().0, hops, scratch),
-            },
+            code if A::BYTES == 4 => self.ipv4_on(code, addresses.as_chunks().0, hops, scratch),
+            code => self.many_on::<16>(code, addresses.as_chunks().0, hops, scratch),
+        }
+    }
+
+    /// IPv4: by two bytes an address where they decide all, but for long calls where vectors do as much at once.
+    #[inline(never)]
+    fn ipv4_on(
+        &self,
+        code: Code,
+        addresses: &[[u8; 4]],
+        hops: &mut [[u8; 4]],
+        scratch: &mut LookupScratch,
+    ) {
+        let is_for_vectors = match code {
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(_) => addresses.len() >= avx512::pays_from(4),
+            _ => false,
+        };
+        match dir::View::of(&self.trie, &self.hops) {
+            Some(view) if !is_for_vectors => {
+                dir::lookup_all(view, addresses, hops, &mut scratch.dir);
+            }
+            _ => self.many_on(code, addresses, hops, scratch),
         }
     }
 
     /// Many lookups under way.
+    #[inline(never)]
     fn many_on<const BYTES: usize>(
         &self,
         code: Code,

@@ -3,11 +3,8 @@
 //!
 //! Where longer prefixes decide, the fine table gives the number of a child, as blocks do: so lookups enter the trie there. What a
 //! byte does not hold, the trie looks up from its root. Codes are small where hops are frequent, so few lookups meet those.
-#![allow(unsafe_code)]
-
-use rustix::mm::{Advice, madvise};
-
 use super::block::Leaf;
+use super::huge::Huge;
 use super::values::Values;
 
 /// In place of a code: the trie knows. Codes are below; above, counted down from 255, are the children of the node for the first
@@ -26,36 +23,20 @@ pub(super) const BYTES: usize = COARSE_AT + (1 << COARSE_BITS) + 64;
 /// Values of the fine table's index that share the first 16 bits, and of the coarse one's.
 const ROW: usize = 256;
 const COARSE_ROW: usize = 16;
-/// Random lookups in 4 KiB pages miss the TLB: they have 0.7 times the speed.
-const HUGE_PAGE: usize = 2 << 20;
-
 /// Both tables. Fresh ones take no memory until they are written.
 #[derive(Debug)]
-pub(super) struct Direct {
-    memory: Vec<u8>,
-    /// The start of the tables: a huge page.
-    start: usize,
-}
+pub(super) struct Direct(Huge);
 
 impl Direct {
     /// All codes zero.
     pub(super) fn new() -> Self {
-        // Of this size it comes from the kernel, as pages that are made when they are touched.
-        let mut memory = vec![0; BYTES + HUGE_PAGE];
-        let start = memory.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
-        // SAFETY: the range lies in `memory`. The advice changes no content; refusal only costs speed.
-        let _refused = unsafe {
-            let tables = memory[start..].as_mut_ptr();
-            madvise(tables.cast(), BYTES, Advice::LinuxHugepage)
-        };
-        Self { memory, start }
+        Self(Huge::zeroed(BYTES))
     }
 
     /// The fine table, the coarse one from [`COARSE_AT`], and what may be read behind it.
     #[inline]
     pub(super) fn tables(&self) -> &[u8; BYTES] {
-        let tables = &self.memory[self.start..][..BYTES];
-        tables.try_into().expect("so long")
+        (&*self.0).try_into().expect("so long")
     }
 
     /// Sends the addresses whose first 16 bits are `slot`, and the next 8 their index here, to these leaves.
@@ -95,8 +76,7 @@ impl Direct {
 
     /// The rows of both tables for the first 16 bits.
     fn row(&mut self, slot: usize) -> (&mut [u8; ROW], &mut [u8; COARSE_ROW]) {
-        let tables = &mut self.memory[self.start..][..BYTES];
-        let (fine, coarse) = tables.split_at_mut(COARSE_AT);
+        let (fine, coarse) = self.0.split_at_mut(COARSE_AT);
         let (fine, coarse) = (fine.as_chunks_mut().0, coarse.as_chunks_mut().0);
         (&mut fine[slot], &mut coarse[slot])
     }
@@ -118,7 +98,7 @@ impl Clone for Direct {
     }
 }
 
-/// The code that the tables have for an address in the high bits, or [`ASK`] or more if its first 24 bits do not decide.
+/// What the fine table has for an address in the high bits: a code, the number of a child counted down from 255, or [`ASK`].
 #[inline(always)]
 pub(super) fn code(tables: &[u8; BYTES], address: u128) -> u8 {
     tables[(address >> (128 - u32::from(FINE_BITS))) as usize]
@@ -130,7 +110,8 @@ fn coarse_of(fine: &[u8]) -> u8 {
     if is_same { fine[0].min(ASK) } else { ASK }
 }
 
-fn byte_of(leaf: Leaf) -> u8 {
+/// The byte for a leaf: its code, or the number of its child, or [`ASK`].
+pub(super) fn byte_of(leaf: Leaf) -> u8 {
     let is_code = leaf < u32::from(ASK);
     let is_child = leaf > !u32::from(!ASK);
     if is_code || is_child { leaf as u8 } else { ASK }

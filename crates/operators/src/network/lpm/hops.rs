@@ -45,11 +45,13 @@ impl Hops {
     }
 
     /// The hops by code.
+    #[inline]
     pub(super) fn by_code(&self) -> &[u32] {
         &self.hops
     }
 
     /// The hops of the codes below 256; where there is none, it means nothing.
+    #[inline]
     pub(super) fn frequent(&self) -> &[u32; 256] {
         &self.frequent
     }

@@ -95,6 +95,25 @@ fn changes<A: Address>() -> impl Strategy<Value = Vec<Change<A>>> {
     )
 }
 
+/// A prefix about the addresses that begin with one 16 bits, or with their neighbour's.
+fn crowded() -> impl Strategy<Value = Prefix<Ipv4Addr>> {
+    (any::<u16>(), 0u32..2, 14u8..=32).prop_map(|(bits, slot, len)| {
+        Prefix::of(
+            Ipv4Addr::from_bits(0x0a01_0000 + (slot << 16) + u32::from(bits)),
+            len,
+        )
+    })
+}
+
+/// So many routes of more than 24 bits, each with 24 of its own, in one slot of the root: 63 of them can be named.
+fn in_one_slot(children: u32) -> Vec<Route<Ipv4Addr>> {
+    let route = |child: u32| Route {
+        prefix: Prefix::of(Ipv4Addr::from_bits(0x0a01_0080 + (child << 8)), 25),
+        hop: child % 7,
+    };
+    (0..children).map(|child| route(3 * child)).collect()
+}
+
 /// Routes for the prefixes of these changes.
 fn prefixes_of<A: Address>(changes: &[Change<A>]) -> Vec<Route<A>> {
     let route = |(prefix, _): &Change<A>| Route {
@@ -158,6 +177,36 @@ proptest! {
     #[test]
     fn changes_of_a_large_table(changes in changes::<Ipv4Addr>(), seed in any::<u64>()) {
         assert_changes(&changes, &Ipv4Addr::routes(seed, 500, 300))?;
+    }
+
+    #[test]
+    fn changes_where_children_are_many(
+        changes in prop::collection::vec(
+            (crowded(), prop::option::weighted(0.5, hops())),
+            0..120,
+        ),
+        children in 50u32..80,
+    ) {
+        assert_changes(&changes, &in_one_slot(children))?;
+    }
+
+    #[test]
+    fn changes_where_pages_run_out(
+        changes in prop::collection::vec((crowded(), hops().prop_map(Some)), 0..60),
+        most in 63usize..200,
+    ) {
+        let base = in_one_slot(40);
+        let mut table = Lpm4::new(&[]).expect("fits");
+        table.trie.limit_pages(most);
+        let mut model = Model::new(&[]);
+        let base = base.iter().map(|route| (route.prefix, Some(route.hop)));
+        for (prefix, hop) in base.chain(changes.iter().copied()) {
+            let hop = hop.expect("an insertion");
+            table.insert(prefix, hop).expect("fits");
+            model.insert(prefix, hop);
+        }
+        assert_agrees(&table, &model, &edges(&prefixes_of(&changes)));
+        assert_agrees(&table, &model, &edges(&in_one_slot(40)));
     }
 
     #[test]

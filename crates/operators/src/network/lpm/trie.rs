@@ -10,12 +10,14 @@
 use super::block::{self, Entry};
 use super::direct::{self, ASK, Direct};
 use super::hops::NONE;
+use super::pages::{PAGE, Pages};
 use super::pool::Pool;
 use super::values::Values;
 
 /// Bits that the root looks up at once.
 pub(super) const ROOT_BITS: u8 = 16;
-const SLOTS: usize = 1 << ROOT_BITS;
+/// Values of the root's bits.
+pub(super) const SLOTS: usize = 1 << ROOT_BITS;
 
 /// Routes of a node from which on its block, if it is a plain table, is changed in place. With fewer, it may fit a smaller one.
 const DENSE: usize = 32;
@@ -29,6 +31,8 @@ pub(super) struct Trie {
     /// The targets of the values of the first 16 bits.
     root: Box<[Entry; SLOTS]>,
     direct: Direct,
+    /// What the fourth byte comes to, where addresses end with it.
+    pages: Option<Pages>,
     pool: Pool,
     /// The routes of up to 16 bits: at `1 << len | bits` a code.
     root_routes: Vec<u32>,
@@ -60,11 +64,12 @@ struct Place {
 }
 
 impl Trie {
-    /// Without routes.
-    pub(super) fn new() -> Self {
+    /// Without routes; addresses have so many bytes.
+    pub(super) fn new(bytes: usize) -> Self {
         let mut trie = Self {
             root: Box::new([0; SLOTS]),
             direct: Direct::new(),
+            pages: (bytes == 4).then(Pages::new),
             pool: Pool::new(),
             root_routes: vec![ABSENT; 2 * SLOTS],
             root_nodes: vec![ABSENT; SLOTS],
@@ -78,13 +83,27 @@ impl Trie {
     }
 
     /// The tables by the first bits, the entries by the first 16, and the memory that those lead into.
+    #[inline]
     pub(super) fn parts(&self) -> (&[u8; direct::BYTES], &[Entry; SLOTS], &[u8]) {
         (self.direct.tables(), &self.root, self.pool.bytes())
     }
 
+    /// The pages of the fourth byte, if addresses end with it.
+    #[inline]
+    pub(super) fn pages(&self) -> Option<&Pages> {
+        self.pages.as_ref()
+    }
+
+    /// Room for so many pages from now on.
+    #[cfg(test)]
+    pub(super) fn limit_pages(&mut self, most: usize) {
+        self.pages.as_mut().expect("IPv4").limit(most);
+    }
+
     /// Bytes that lookups may read.
     pub(super) fn lookup_bytes(&self) -> usize {
-        direct::BYTES + self.root.len() * size_of::<Entry>() + self.pool.used()
+        let pages = self.pages.as_ref().map_or(0, Pages::bytes);
+        direct::BYTES + pages + self.root.len() * size_of::<Entry>() + self.pool.used()
     }
 
     /// Bytes taken for blocks yet.
@@ -103,18 +122,26 @@ impl Trie {
         self.lookups()(address)
     }
 
-    /// [`Trie::lookup`] for many addresses. Lookups that the first 24 bits decide are alone in the caller's loop, so that the CPU has many of
-    /// them under way.
+    /// [`Trie::lookup`] for many addresses. Lookups that tables decide are alone in the caller's loop, so that the CPU has many of them under
+    /// way.
     #[inline(always)]
     pub(super) fn lookups(&self) -> impl Fn(u128) -> u32 {
         let direct = self.direct.tables();
-        move |address| match direct::code(direct, address) {
-            code if code < ASK => u32::from(code),
-            _ => self.lookup_below(address),
+        move |address| {
+            let mut code = direct::code(direct, address);
+            if code > ASK
+                && let Some(pages) = &self.pages
+            {
+                code = pages.code(slot(address), !code, byte(address, 1));
+            }
+            match code < ASK {
+                true => u32::from(code),
+                false => self.lookup_below(address),
+            }
         }
     }
 
-    /// [`Trie::lookup`] of an address that its first 24 bits do not decide.
+    /// [`Trie::lookup`] of an address that tables do not decide.
     #[inline(never)]
     fn lookup_below(&self, address: u128) -> u32 {
         let mut entry = self.root[(address >> 112) as usize];
@@ -157,7 +184,7 @@ impl Trie {
             }
             return (before != ABSENT).then_some(before);
         };
-        let path = self.make_path(address, place.bytes);
+        let path = self.make_path(address, place.bytes, later);
         let node = &mut self.nodes[path[place.bytes] as usize];
         let before = match node.find_route(place.spot) {
             Ok(at) => Some(std::mem::replace(&mut node.routes[at].1, code)),
@@ -180,7 +207,7 @@ impl Trie {
             self.compile_slots(address, len);
             return Some(before);
         };
-        let mut path = self.make_path(address, place.bytes);
+        let mut path = self.make_path(address, place.bytes, false);
         let node = &mut self.nodes[path[place.bytes] as usize];
         let at = node.find_route(place.spot).expect("looked up above");
         node.routes.remove(at);
@@ -237,8 +264,9 @@ impl Trie {
         }
     }
 
-    /// The nodes from the root's down, `bytes` of them below the first; makes those that are missing.
-    fn make_path(&mut self, address: u128, bytes: usize) -> Vec<u32> {
+    /// The nodes from the root's down, `bytes` of them below the first; makes those that are missing. With `later`, pages are as they were
+    /// until [`Trie::compile`].
+    fn make_path(&mut self, address: u128, bytes: usize, later: bool) -> Vec<u32> {
         let mut path = Vec::with_capacity(bytes + 1);
         let mut node = self.root_nodes[slot(address)];
         if node == ABSENT {
@@ -255,6 +283,9 @@ impl Trie {
                 let at = children.partition_point(|(other, _)| *other < byte);
                 children.insert(at, (byte, child));
                 self.drop_block(node, 1);
+                if let (Some(pages), 0, false) = (&mut self.pages, depth, later) {
+                    pages.insert(slot(address), at);
+                }
             }
             node = child;
             path.push(node);
@@ -270,8 +301,13 @@ impl Trie {
         };
         let byte = byte(address, depth - 1);
         let children = &mut self.nodes[parent as usize].children;
-        children.retain(|(other, _)| *other != byte);
-        self.drop_block_of(parent, self.nodes[parent as usize].children.len() + 1);
+        let number = children.partition_point(|(other, _)| *other < byte);
+        children.remove(number);
+        let left = children.len();
+        self.drop_block_of(parent, left + 1);
+        if let (Some(pages), 1) = (&mut self.pages, depth) {
+            pages.remove(slot(address), number, left);
+        }
     }
 
     fn new_node(&mut self) -> u32 {
@@ -320,6 +356,32 @@ impl Trie {
                 node => self.compile_node(node, code),
             };
             self.set_direct(slot);
+            self.set_pages(slot);
+        }
+    }
+
+    /// Writes all pages of a slot of the root, whose nodes are final.
+    fn set_pages(&mut self, slot: usize) {
+        let node = self.root_nodes[slot];
+        let Some(pages) = &mut self.pages else {
+            return;
+        };
+        let children = match node {
+            ABSENT => 0,
+            node => self.nodes[node as usize].children.len(),
+        };
+        pages.reset(slot, children);
+        for number in 0..children {
+            let (_, child) = self.nodes[node as usize].children[number];
+            self.set_page(slot, number, child);
+        }
+    }
+
+    /// Writes the page of a child of a slot's node.
+    fn set_page(&mut self, slot: usize, number: usize, child: u32) {
+        let leaves: [u32; PAGE] = self.painted(child);
+        if let Some(pages) = &mut self.pages {
+            pages.write(slot, number, &leaves);
         }
     }
 
@@ -370,6 +432,16 @@ impl Trie {
         debug_assert_eq!(self.root_nodes[slot], *first);
         self.root[slot] = entry;
         self.set_direct(slot);
+        match path.get(1) {
+            Some(child) => {
+                let byte = byte(address, 0);
+                let children = &self.nodes[*first as usize].children;
+                let number = children.partition_point(|(other, _)| *other < byte);
+                self.set_page(slot, number, *child);
+            }
+            // The node itself changed, and what its children inherit.
+            None => self.set_pages(slot),
+        }
     }
 
     /// The last node of a path where its route at `spot` came or went, and `code` is for what it covers and no longer route does.
@@ -388,6 +460,9 @@ impl Trie {
                 values = values.without(Values::block(usize::from(byte), 1));
                 let entry = self.compile_node(child, code);
                 block::set_child(&mut self.pool, block, number, entry);
+                if depth == 0 {
+                    self.set_page(slot(address), number, child);
+                }
             }
         }
         let is_dense = self.nodes[node as usize].routes.len() >= DENSE;
@@ -398,10 +473,13 @@ impl Trie {
             self.root[slot] = entry;
             return self.direct.repaint(slot, values, code);
         };
+        let parent = &self.nodes[path[above] as usize];
+        let byte = byte(address, above);
+        let number = parent.children.partition_point(|(other, _)| *other < byte);
+        if let (Some(pages), 0) = (&mut self.pages, above) {
+            pages.repaint(slot(address), number, values, code);
+        }
         if entry != block {
-            let parent = &self.nodes[path[above] as usize];
-            let byte = byte(address, above);
-            let number = parent.children.partition_point(|(other, _)| *other < byte);
             let block = parent.block.expect("its child is not new");
             block::set_child(&mut self.pool, block, number, entry);
         }
