@@ -2,6 +2,7 @@
 //! `peers` compares with all of them, criterion's `operators` with those written in Rust.
 
 pub mod bound;
+pub mod cpuid;
 mod dpdk;
 pub mod native;
 pub mod rust_peers;

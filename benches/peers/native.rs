@@ -21,7 +21,7 @@ pub struct Library {
     pub peers: &'static [&'static str],
     /// The beginning of the name of the file that it is loaded from; empty if it is compiled into this program.
     pub file: &'static str,
-    /// Whether it keeps to what [`dpb_core::cpu_level`] hides; others ask the CPU themselves.
+    /// True if it keeps to what [`dpb_core::cpu_level`] hides by itself; others ask the CPU, and need [`crate::cpuid`].
     pub is_maskable: bool,
     version: fn() -> Option<String>,
     peer: SetUp,

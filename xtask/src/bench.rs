@@ -36,8 +36,7 @@ pub(crate) struct Args {
     /// this system's; needs root
     #[arg(long, value_parser = root::RELEASES, requires = "peers", conflicts_with_all = ["target", "ssh"])]
     root: Option<String>,
-    /// Keep dpb and every peer that can be kept to it to a lower level of instruction sets than this CPU has: x86-64-v3,
-    /// x86-64-v3-vaes
+    /// Keep dpb and its peers to a lower level of instruction sets than this CPU has; peers that cannot be kept to it are left out
     #[arg(long, value_parser = level::LEVELS, conflicts_with_all = ["target", "ssh"])]
     cpu_level: Option<String>,
     #[command(flatten)]

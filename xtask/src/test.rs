@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use crate::{asan, miri, setup, shell, tidy, vm};
 
 mod aarch64;
+mod levels;
 mod skipped;
 
 use skipped::Tally;
@@ -17,9 +18,10 @@ pub(crate) struct Args {
     /// Test for another machine under emulation
     #[arg(long, value_parser = ["aarch64"])]
     target: Option<String>,
-    /// The core that qemu emulates: `max`, or `cortex-a72` as in BlueField-2
-    #[arg(long, default_value = "max", requires = "target")]
-    cpu: String,
+    /// The core that qemu emulates, for example `cortex-a72` as in BlueField-2; if it is not given, `max`, and every path
+    /// also on cortex-a72 and neoverse-n1
+    #[arg(long, requires = "target")]
+    cpu: Option<String>,
     /// Passed on to `cargo test`, for example `-p dpb-core`; the whole workspace if nothing is given
     #[arg(last = true)]
     cargo: Vec<String>,
@@ -88,7 +90,7 @@ fn features() -> Result<()> {
 /// Runs everything, also after a failure, and sums up.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.target.is_some() {
-        return aarch64::run(&args.cpu, &args.cargo);
+        return aarch64::run(args.cpu.as_deref(), &args.cargo);
     }
     setup::before_test();
     let mut parts = Vec::new();
@@ -125,6 +127,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     tests.args(all_operators(&chosen));
     skipped::ask(&mut tests, &chosen);
     parts.push(tally.run("tests, and examples in the documentation", &mut tests));
+    parts.extend(match args.cargo.is_empty() {
+        true => levels::below_here(),
+        false => vec![Part::skipped(
+            "paths at lower levels",
+            "not all was asked for",
+        )],
+    });
     // Apart, since benches do not read the arguments of tests.
     let benches = ["test", "--no-fail-fast", "--workspace", "--bench", "*"];
     parts.push(match args.cargo.is_empty() {

@@ -1,6 +1,7 @@
 //! What is compared, read from `definitions/`: a file for each group, a row for each operator, its parameters and a shape.
 
 use anyhow::{Context, Result, ensure};
+use dpb_core::cpu_level::Level;
 use serde::Deserialize;
 
 macro_rules! files {
@@ -54,6 +55,8 @@ struct Bench {
     coder: bool,
     #[serde(default = "warm_up")]
     warm_up_s: f64,
+    /// The wanted speed below x86-64-v4 of shapes that do not say it.
+    below_v4: Option<f64>,
     shapes: Vec<Shape>,
 }
 
@@ -71,6 +74,8 @@ pub(crate) struct Shape {
     /// The wanted speed, as a multiple of the fastest peer's.
     #[serde(default = "goal")]
     pub(crate) goal: f64,
+    /// The same where the CPU's level is below x86-64-v4.
+    below_v4: Option<f64>,
 }
 
 /// The unit of a speed.
@@ -158,6 +163,11 @@ impl Bench {
     }
 
     fn rows(&self, group: &'static str) -> impl Iterator<Item = Row> {
+        let is_below_v4 = Level::here().name() != "x86-64-v4";
+        let goal = move |shape: &Shape| {
+            let below_v4 = shape.below_v4.or(self.below_v4);
+            below_v4.filter(|_| is_below_v4).unwrap_or(shape.goal)
+        };
         let row = move |operator: &String, parameters: &String, shape: &Shape| Row {
             group,
             operator: operator.clone(),
@@ -169,7 +179,10 @@ impl Bench {
             control: self.control,
             is_coder: self.coder,
             warm_up_s: self.warm_up_s,
-            shape: *shape,
+            shape: Shape {
+                goal: goal(shape),
+                ..*shape
+            },
         };
         self.operators.iter().flat_map(move |operator| {
             self.parameters.iter().flat_map(move |parameters| {

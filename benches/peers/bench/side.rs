@@ -22,7 +22,8 @@ pub(crate) const ITSELF: &str = "itself";
 /// The operator of the harness.
 pub(crate) const NULL: &str = "null";
 
-/// Libraries that use what AVX-512 came with wherever the CPU has it, so that no level can be hidden from them.
+/// Libraries that ask the CPU themselves, so that a level is hidden from them by [`dpb_peers::cpuid`] alone: where that works, this CPU has no
+/// more than the level for anybody, and [`Level::is_masked`] says so.
 const UNMASKABLE: &[&str] = &[
     "crc-fast",
     "hyperscan",

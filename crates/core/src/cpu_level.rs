@@ -3,7 +3,8 @@
 //! The variable `DPB_CPU_LEVEL` masks what lies above a level, so that one machine tests and times the code that others run:
 //! `DPB_CPU_LEVEL=x86-64-v3 dpb op all`. It is read once. Everything of dpb's that asks what the CPU has asks [`has!`](crate::has) here.
 //! Libraries that ask the CPU themselves do not know it, also those that are part of dpb (AWS-LC, libdeflate, memchr). glibc has
-//! `GLIBC_TUNABLES=glibc.cpu.hwcaps`, OpenSSL and AWS-LC have `OPENSSL_ia32cap`, which `cargo xtask bench --cpu-level` sets too;
+//! `GLIBC_TUNABLES=glibc.cpu.hwcaps`, OpenSSL and AWS-LC have `OPENSSL_ia32cap`, which `cargo xtask bench --cpu-level` sets too
+//! (it also answers the CPU's `cpuid` in its place, where a kernel allows that);
 //! DPDK has `--force-max-simd-bitwidth`, which dpb passes on.
 
 use std::sync::OnceLock;
@@ -64,6 +65,11 @@ impl Level {
     /// The highest level whose code this process may run: this CPU's, or a lower one that the variable names.
     pub fn here() -> Self {
         cpu().min(mask())
+    }
+
+    /// The levels below that of [`here`](Self::here), the highest first.
+    pub fn below_here() -> impl Iterator<Item = Self> {
+        (0..Self::here().0).rev().map(Self)
     }
 
     /// True if the variable hides something that this CPU has.

@@ -1,8 +1,5 @@
 //! AES in its modes: published vectors on every path that this CPU has, and what the modes refuse.
 
-#[cfg(target_arch = "x86_64")]
-mod levels;
-
 use std::collections::HashMap;
 
 use dpb_core::{
@@ -358,11 +355,24 @@ fn keys_have_their_length_and_show_nowhere() {
     assert!(!said.contains(&digits.join(", ")), "{said}");
 }
 
-/// The same vectors where AVX is hidden and `aes-ni` is the best path.
+/// The path `aes-ni` is there at every level if the CPU has it, the one above it where the level does not hide it.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn all_of_it_at_a_lower_level() {
-    levels::again_without_avx("all_of_it_at_a_lower_level", "gcm_of_every_length");
+fn a_level_hides_what_lies_above_it_alone() {
+    let level = std::env::var(dpb_core::cpu_level::VARIABLE).unwrap_or_default();
+    let one = is_x86_feature_detected!("aes") && is_x86_feature_detected!("pclmulqdq");
+    let two = one && is_x86_feature_detected!("vaes") && is_x86_feature_detected!("vpclmulqdq");
+    assert_eq!(
+        [
+            Implementation::AesNi.is_available(),
+            Implementation::VaesAvx2.is_available()
+        ],
+        [
+            one && level != "x86-64-v1",
+            two && !["x86-64-v1", "x86-64-v2", "x86-64-v3"].contains(&&*level)
+        ],
+        "at {level:?}"
+    );
 }
 
 fn gcm(direction: Direction, aad_bytes: usize, key: &[u8]) -> OpSpec {

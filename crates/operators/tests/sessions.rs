@@ -1,9 +1,6 @@
 //! Keyed operators with a key for each session: each item has the key of its session, as RustCrypto computes it, and sessions come,
 //! change and go while queues are open.
 
-#[cfg(target_arch = "x86_64")]
-mod levels;
-
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -298,16 +295,6 @@ fn arguments_make_sessions() {
     assert_eq!(
         said,
         "key: 32 bytes in the file, 48 are needed with bits=128,sessions=3"
-    );
-}
-
-/// The same where AVX is hidden and `aes-ni` is the best path.
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn all_of_it_at_a_lower_level() {
-    levels::again_without_avx(
-        "all_of_it_at_a_lower_level",
-        "chains_of_any_keys_go_side_by_side",
     );
 }
 

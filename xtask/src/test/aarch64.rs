@@ -10,14 +10,15 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Part, Tally, skipped, sum_up};
+use super::{Part, Tally, levels, skipped, sum_up};
 use crate::aarch64::{self, Emulation, Starting, Toolchain};
 use crate::{setup, shell};
 
 /// Runs the tests; `cargo` says which, all if it is empty.
-pub(super) fn run(cpu: &str, cargo: &[String]) -> Result<()> {
+pub(super) fn run(cpu: Option<&str>, cargo: &[String]) -> Result<()> {
+    let (all, others) = levels::CORES.split_last().expect("there are cores");
     let toolchain = Toolchain::find()?;
-    let emulation = Emulation::find(cpu)?;
+    let emulation = Emulation::find(cpu.unwrap_or(all))?;
     setup::run_for_aarch64();
     let mut parts = Vec::new();
     let mut tally = Tally::default();
@@ -45,6 +46,9 @@ pub(super) fn run(cpu: &str, cargo: &[String]) -> Result<()> {
         parts.push(Part::skipped("the program from outside", why));
     } else {
         part("every test", &[&["--workspace"], &kinds[..]].concat());
+    }
+    if cpu.is_none() && cargo.is_empty() {
+        parts.extend(levels::on_arm(others)?);
     }
     let independent = "documentation, lints, benches and Miri";
     parts.push(Part::skipped(independent, "cargo xtask test"));

@@ -14,7 +14,7 @@ use crate::shell;
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// Tests that passed or failed.
-    ran: u64,
+    pub(super) ran: u64,
     /// Tests that were told not to run.
     ignored: u64,
     /// Tests that left all or part of their work out, and why; a test may say it more than once.

@@ -6,9 +6,9 @@ use std::path::Path;
 #[cfg(target_arch = "x86_64")]
 use dpb_core::cpu_level::Level;
 
-/// The features that code with vectors of 512 bits needs.
+/// Bits of vectors, and the level of the code that has them, the widest first.
 #[cfg(target_arch = "x86_64")]
-const AVX512: Level = Level::of(&["avx512f"]);
+const WIDTHS: [(u32, Level); 2] = [(512, Level::of(&["avx512f"])), (256, Level::of(&["avx2"]))];
 /// More arguments for EAL, with spaces between: `-a 0000:03:00.0`, `--log-level=debug`.
 const VARIABLE: &str = "DPB_DPDK_EAL_ARGS";
 /// Where there are no huge pages: for rings, operations and mbufs, not for data. A queue that takes chains of mbufs has some
@@ -56,8 +56,8 @@ pub(super) fn arguments(has_huge_pages: bool) -> Vec<String> {
     }
     // DPDK chooses code by this where it chooses at run time.
     #[cfg(target_arch = "x86_64")]
-    if !AVX512.is_allowed() {
-        arguments.push("--force-max-simd-bitwidth=256".to_owned());
+    if let Some((bits, _)) = WIDTHS.iter().rfind(|(_, level)| !level.is_allowed()) {
+        arguments.push(format!("--force-max-simd-bitwidth={}", bits / 2));
     }
     let more = std::env::var(VARIABLE).unwrap_or_default();
     arguments.extend(more.split_whitespace().map(str::to_owned));

@@ -1,0 +1,104 @@
+//! Every path as other CPUs choose them: the tests of what has paths once more, with the instructions above a level hidden, and on cores
+//! of 64-bit Arm under qemu.
+//!
+//! What a CPU has is read once a process, so each level is a run of its own. Only crates with kernels are run again; the rest does not know
+//! what a level is.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Result, anyhow, ensure};
+use dpb_core::cpu_level::{self, Level};
+
+use super::{Outcome, Part, Tally};
+use crate::aarch64::{Emulation, Toolchain};
+use crate::bench::programs::{Program, build};
+use crate::shell;
+
+/// The crates whose code is chosen by the CPU.
+const CRATES: [&str; 2] = ["crates/operators", "crates/dbmods"];
+/// The cores of 64-bit Arm, from BlueField-2's (Armv8.0 with AES, SHA-1, SHA-256) over Armv8.2 to all that qemu has (SHA-512, SVE2).
+pub(super) const CORES: [&str; 3] = ["cortex-a72", "neoverse-n1", "max"];
+/// Arguments of a `cargo test` that are those of all tests, so that nothing is built twice.
+const ALL: [&str; 3] = ["test", "--workspace", "--tests"];
+
+/// Runs them at each level below this CPU's own.
+pub(super) fn below_here() -> Vec<Part> {
+    let mut cargo = shell::cargo();
+    let programs = match tests(cargo.args(ALL)) {
+        Ok(programs) => programs,
+        Err(why) => return vec![Part::of("paths at lower levels", Err(why))],
+    };
+    Level::below_here()
+        .map(|level| {
+            let how = |mut command: Command| {
+                command.env(cpu_level::VARIABLE, level.name());
+                command
+            };
+            run(&format!("paths at {}", level.name()), &programs, how)
+        })
+        .collect()
+}
+
+/// Runs them on each of Arm's cores.
+///
+/// # Errors
+/// What is missing for it.
+pub(super) fn on_arm(cores: &[&str]) -> Result<Vec<Part>> {
+    let toolchain = Toolchain::find()?;
+    let emulations: Result<Vec<_>> = cores.iter().map(|core| Emulation::find(core)).collect();
+    let emulations = emulations?;
+    let programs = tests(&mut toolchain.cargo(shell::cargo(), &ALL))?;
+    let part = |emulation: &Emulation| {
+        let how = |program: Command| {
+            let mut command = Command::new(emulation.qemu);
+            command.arg(program.get_program()).args(program.get_args());
+            if let Some(folder) = program.get_current_dir() {
+                command.current_dir(folder);
+            }
+            emulation.set(&mut command);
+            command
+        };
+        run(&format!("paths on {}", emulation.cpu), &programs, how)
+    };
+    Ok(emulations.iter().map(part).collect())
+}
+
+/// A program of tests, and the folder of its crate, in which it runs.
+type Test = (Program, PathBuf);
+
+/// Builds all tests; those of crates with paths.
+fn tests(cargo: &mut Command) -> Result<Vec<Test>> {
+    let programs = build(cargo, &["lib", "test"])?;
+    let tests: Vec<Test> = programs
+        .into_iter()
+        .filter_map(|program| {
+            let mut folders = CRATES.iter().map(|folder| shell::root().join(folder));
+            let folder = folders.find(|folder| program.source.starts_with(folder))?;
+            Some((program, folder))
+        })
+        .collect();
+    ensure!(!tests.is_empty(), "no tests of {}", CRATES.join(", "));
+    Ok(tests)
+}
+
+/// Runs all `tests`, each as `how` says.
+fn run(name: &str, tests: &[Test], how: impl Fn(Command) -> Command) -> Part {
+    // What a level lacks, its tests say each time; whoever reads the sum of all wants what this machine lacks.
+    let mut tally = Tally::default();
+    let mut failed = Vec::new();
+    for (program, folder) in tests {
+        let mut command = Command::new(&program.path);
+        command.current_dir(folder);
+        let mut command = how(command);
+        let part = tally.run(&program.name, &mut command);
+        if let Outcome::Failed(why) = part.outcome {
+            failed.push(format!("{}: {why}", part.name));
+        }
+    }
+    let result = match failed.is_empty() {
+        true => Ok(()),
+        false => Err(anyhow!("{}", failed.join("; "))),
+    };
+    Part::of(&format!("{name}, {} tests", tally.ran), result)
+}
