@@ -187,7 +187,7 @@ pub(crate) fn all_cores(folder: &Path, is_whole: bool) -> Result<String> {
         let _ = writeln!(
             text,
             "* [{core}]({name}.md): {}. {}",
-            crate::table::machine(first),
+            crate::words::machine(first),
             summary(records)
         );
         for record in records {
@@ -263,7 +263,7 @@ fn files(folder: &Path, is_whole: bool) -> Result<Vec<PathBuf>> {
 
 /// `crc32, 32 x 1500 B`.
 fn in_words(record: &Record) -> String {
-    let words = crate::table::in_words(record).replace(" ,", ",");
+    let words = crate::words::in_words(record).replace(" ,", ",");
     match words.strip_suffix(" x 1") {
         Some(of_one_call) => of_one_call.to_owned(),
         None => words.replace(" x 1, control", ", control"),

@@ -12,6 +12,7 @@ mod definition;
 mod instructions;
 mod side;
 mod table;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -88,7 +89,7 @@ fn run(args: &Args) -> Result<()> {
     if let Evidence::Emulated { by } = &evidence {
         of_machine.provenance.cpu_model.clone_from(by);
     }
-    let machine = table::machine(&of_machine);
+    let machine = words::machine(&of_machine);
     println!("{machine}");
     let rounds = args.rounds();
     let mut bench = Bench {

@@ -9,6 +9,7 @@ use dpb_core::measure::{Evidence, Outcome, Record, Summary};
 
 use crate::counts::{self, Counts};
 use crate::definition::{Row, Unit};
+use crate::words::{in_words, machine};
 
 /// The beginning of a ratio's name in a record; the peer's name follows.
 pub(crate) const RATIO: &str = "ratio to ";
@@ -113,15 +114,6 @@ pub(crate) fn name(row: &Row) -> String {
     format!("{} {}", row.operator, row.parameters)
         .trim()
         .to_owned()
-}
-
-/// CPU, level, kernel, toolchain, as the record has them.
-pub(crate) fn machine(record: &Record) -> String {
-    let here = &record.provenance;
-    format!(
-        "{}, {}, {} CPUs, Linux {}, {}, dpb {}",
-        here.cpu_model, here.cpu_level, here.cpus, here.kernel, here.toolchain, here.dpb_version
-    )
 }
 
 /// `peers-amd-epyc-25-17.x86-64-v4.debian-13`: one for each CPU by name, family and model, level, and system.
@@ -351,34 +343,4 @@ pub(crate) fn side_by_side(folder: &Path) -> Result<String> {
         let _ = writeln!(text, "| {name} |{cells}");
     }
     Ok(text)
-}
-
-/// A record's row: operator, its parameters but keys and tables, the shape of a call.
-pub(crate) fn in_words(record: &Record) -> String {
-    let of = |name: &str| {
-        record
-            .parameters
-            .get(name)
-            .map(ToString::to_string)
-            .unwrap_or_default()
-    };
-    let own = record.parameters.iter().filter_map(|(name, value)| {
-        let name = name.strip_prefix("op.")?;
-        let value = value.to_string();
-        let is_short = value.len() <= 16 && !matches!(name, "key" | "routes" | "rules" | "private");
-        is_short.then(|| format!("{name}={value}"))
-    });
-    let own: Vec<String> = own.collect();
-    let control = match of("control").as_str() {
-        "true" => ", control",
-        _ => "",
-    };
-    format!(
-        "{} {}, {} x {} B x {}{control}",
-        of("operator"),
-        own.join(","),
-        of("count"),
-        of("size"),
-        of("calls")
-    )
 }
