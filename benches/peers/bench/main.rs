@@ -249,8 +249,12 @@ fn holds_one(record: &Record, within: f64) -> bool {
     ratios.next() == Some(true)
 }
 
-/// ` (1a2b3c4)` in a checkout, else nothing.
+/// ` (1a2b3c4)` in a checkout, else nothing. `DPB_REVISION` names it for one of several runs, of which the first may change a record that
+/// is part of the checkout.
 fn revision() -> String {
+    if let Ok(revision) = std::env::var("DPB_REVISION") {
+        return format!(" ({revision})");
+    }
     let git = std::process::Command::new("git")
         .args([
             "-C",

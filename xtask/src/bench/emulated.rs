@@ -45,6 +45,7 @@ pub(super) fn run(
         println!("instructions are not counted: {why:#}");
     }
     let counter = counter.ok();
+    let revision = revision();
     let mut failed = Vec::new();
     for program in programs {
         let is_of_peers = program.name == super::programs::PEERS;
@@ -59,6 +60,8 @@ pub(super) fn run(
             if is_of_peers {
                 libraries.run_with(&mut emulation);
             }
+            let named = revision.clone().map(|revision| ("DPB_REVISION", revision));
+            emulation.variables.extend(named);
             if let Err(why) = one(program, &emulation, counter, &rest, &records) {
                 failed.push(format!("{} on {core}: {why:#}", program.name));
             }
@@ -98,6 +101,14 @@ fn one(
         .args(program.arguments(&how, &records.to_string_lossy(), rest));
     emulation.set(&mut command);
     shell::run(&mut command)
+}
+
+/// The checkout's revision, before records in it change.
+fn revision() -> Option<String> {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty", "--tags"]);
+    let said = shell::output(git.current_dir(shell::root())).ok()?;
+    Some(said.trim().to_owned())
 }
 
 /// A core, as the emulator is told. `max` has the scalable vectors (SVE) of 128 bits that the cores have which are in use for such programs; the
