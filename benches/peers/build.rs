@@ -1,10 +1,17 @@
 //! Compiles the peers written in C that `DPB_PEERS` names (`cargo xtask bench --peers` sets it to those whose libraries are
 //! here); without it, nothing. Says how it compiled, for records.
 
+use std::path::PathBuf;
 use std::process::Command;
 
+/// What the C compiler builds for where it builds for 64-bit Arm elsewhere: the oldest core that dpb's figures name has this.
+const ARM: &str = "-march=armv8-a+crc+crypto";
+/// Folders of the libraries of a package under a root that it is unpacked in.
+const OF_PACKAGES: [&str; 2] = ["usr/lib/aarch64-linux-gnu", "lib/aarch64-linux-gnu"];
 /// Flags that align functions and loops, so that their addresses do not decide: one loop compiled twice differed by 9 % without this.
 const ALIGNED: &[&str] = &["-falign-functions=64", "-falign-loops=64"];
+/// Folders of its headers.
+const HEADERS: [&str; 2] = ["usr/include", "usr/include/aarch64-linux-gnu"];
 /// The libraries to link, besides the file of the same name in `native/`.
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("glibc", &[]),
@@ -26,8 +33,21 @@ fn main() {
     println!("cargo::rustc-env=DPB_PEERS_RUSTC={rustc} {}", flags.trim());
     println!("cargo::rerun-if-env-changed=DPB_PEERS");
     println!("cargo::rerun-if-env-changed=DPB_CPU_LEVEL");
+    println!("cargo::rerun-if-env-changed=DPB_CROSS_ROOT");
     println!("cargo::rerun-if-changed=native");
-    let machine = machine(&of_cargo("DPB_CPU_LEVEL"));
+    let machine = match of_cargo("HOST") == target {
+        true => machine(&of_cargo("DPB_CPU_LEVEL")),
+        false => vec![ARM.to_owned()],
+    };
+    // Where the target's libraries are, of a build for another machine.
+    let root = of_cargo("DPB_CROSS_ROOT");
+    let root = (!root.is_empty()).then(|| PathBuf::from(root));
+    for folder in root
+        .iter()
+        .flat_map(|root| OF_PACKAGES.map(|it| root.join(it)))
+    {
+        println!("cargo::rustc-link-search=native={}", folder.display());
+    }
     let compiler = cc::Build::new().cargo_metadata(false).get_compiler();
     let compiler = said(&compiler.path().to_string_lossy(), "--version");
     let compiler = compiler.lines().next().unwrap_or_default();
@@ -45,6 +65,9 @@ fn main() {
         let mut build = cc::Build::new();
         build.file(format!("native/{name}.c")).opt_level(3);
         build.flags(&machine).flags(ALIGNED).warnings(false);
+        for folder in root.iter().flat_map(|root| HEADERS.map(|it| root.join(it))) {
+            build.flag("-isystem").flag(folder);
+        }
         build.compile(&format!("dpb_peer_{name}"));
         for link in *links {
             println!("cargo::rustc-link-lib={link}");

@@ -238,6 +238,9 @@ fn package_of(file: &str) -> Option<String> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with(file)
     })?;
+    if let Some(package) = unpacked_package_of(path) {
+        return Some(package);
+    }
     let said = |arguments: &[&str]| {
         let output = std::process::Command::new("dpkg-query")
             .args(arguments)
@@ -253,6 +256,17 @@ fn package_of(file: &str) -> Option<String> {
     let owner = said(&["--search", &path]).or_else(|| said(&["--search", &other]))?;
     let package = owner.rsplit_once(": ")?.0;
     said(&["--show", "--showformat=${Package} ${Version}", package])
+}
+
+/// The same of a package that is unpacked somewhere and not installed: `DPB_PEERS_PACKAGES` names the list of such.
+fn unpacked_package_of(path: &std::path::Path) -> Option<String> {
+    let list = std::env::var_os("DPB_PEERS_PACKAGES")?;
+    let list = std::fs::read_to_string(list).ok()?;
+    // What a program maps is the file, and a link to it may have another name.
+    let name = path.file_name()?.to_str()?;
+    let lines = list.lines().filter_map(|line| line.split_once('\t'));
+    let mut packages = lines.filter(|(file, _)| *file == name);
+    packages.next().map(|(_, package)| package.to_owned())
 }
 
 impl Code {

@@ -11,8 +11,7 @@ const LEVEL_FILES: [&str; 3] = ["sums.c", "routes.c", "packets.c"];
 const HEADERS: [&str; 3] = ["shim.h", "parts.h", "libraries.h"];
 
 /// Levels of instruction sets, of which the shim takes the best that the CPU has (`has` in `shim.c` asks for just these); and what
-/// the compiler is told besides what pkg-config says.
-#[cfg(target_arch = "x86_64")]
+/// the compiler is told besides what pkg-config says. Other machines have the first alone.
 const LEVELS: &[(&str, &[&str])] = &[
     ("base", &[]),
     (
@@ -37,8 +36,6 @@ const LEVELS: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-#[cfg(not(target_arch = "x86_64"))]
-const LEVELS: &[(&str, &[&str])] = &[("base", &[])];
 
 const FLAGS: [&str; 5] = [
     "-fPIC",
@@ -48,13 +45,15 @@ const FLAGS: [&str; 5] = [
     "-DALLOW_EXPERIMENTAL_API",
 ];
 const VERSION_MIN: &str = "22.11";
+/// Names a folder in which the target's packages are unpacked, for a build for another machine.
+const CROSS_ROOT: &str = "DPB_CROSS_ROOT";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     for file in FILES.iter().chain(&LEVEL_FILES).chain(&HEADERS) {
         println!("cargo::rerun-if-changed=native/dpdk/{file}");
     }
-    for variable in ["PKG_CONFIG", "PKG_CONFIG_PATH", "CC"] {
+    for variable in ["PKG_CONFIG", "PKG_CONFIG_PATH", "CC", CROSS_ROOT] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
     // What is installed later is found at the next build.
@@ -80,7 +79,7 @@ fn main() {
 
 /// Compiles in `folder` and links the shim; in one line why it cannot.
 fn dpdk_shim(folder: &Path, shim: &Path) -> Result<(), String> {
-    if env::var_os("HOST") != env::var_os("TARGET") {
+    if is_cross() && env::var_os(CROSS_ROOT).is_none() {
         return Err(
             "this is a cross build, and pkg-config answers for the machine that built it".into(),
         );
@@ -96,7 +95,11 @@ fn dpdk_shim(folder: &Path, shim: &Path) -> Result<(), String> {
     // Both lists as they are: what is included before all else, and the CPU that the inlines need, are among them.
     let compile: Vec<&str> = compile.split_whitespace().collect();
     let mut objects = Vec::new();
-    for (level, flags) in LEVELS {
+    let levels = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("x86_64") => LEVELS,
+        _ => &LEVELS[..1],
+    };
+    for (level, flags) in levels {
         for file in LEVEL_FILES {
             let object = folder.join(format!("{file}.{level}.o"));
             let mut compiler = compiler();
@@ -121,8 +124,21 @@ fn dpdk_shim(folder: &Path, shim: &Path) -> Result<(), String> {
     succeeds(&mut linker)
 }
 
+fn is_cross() -> bool {
+    env::var_os("HOST") != env::var_os("TARGET")
+}
+
+/// As compilers and folders of the distribution call the target.
+fn triple() -> String {
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    format!("{arch}-linux-gnu")
+}
+
 fn compiler() -> Command {
-    Command::new(env::var("CC").unwrap_or_else(|_| "cc".to_owned()))
+    match is_cross() {
+        true => Command::new(format!("{}-gcc", triple())),
+        false => Command::new(env::var("CC").unwrap_or_else(|_| "cc".to_owned())),
+    }
 }
 
 /// Runs a compiler; the first error that it names, if it fails.
@@ -143,9 +159,18 @@ fn succeeds(compiler: &mut Command) -> Result<(), String> {
 /// The words of pkg-config for DPDK.
 fn pkg_config(arguments: &[&str]) -> Result<String, String> {
     let program = env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".to_owned());
-    let output = Command::new(&program)
-        .args(arguments)
-        .arg("libdpdk")
+    let mut command = Command::new(&program);
+    command.args(arguments).arg("libdpdk");
+    if let (true, Ok(root)) = (is_cross(), env::var(CROSS_ROOT)) {
+        let folders = [
+            format!("{root}/usr/lib/{}/pkgconfig", triple()),
+            format!("{root}/usr/share/pkgconfig"),
+        ];
+        command
+            .env("PKG_CONFIG_SYSROOT_DIR", &root)
+            .env("PKG_CONFIG_LIBDIR", folders.join(":"));
+    }
+    let output = command
         .output()
         .map_err(|error| format!("{program}: {error}"))?;
     match output.status.success() {

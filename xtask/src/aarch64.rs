@@ -50,6 +50,10 @@ pub(crate) struct Emulation {
     pub(crate) cpu: String,
     /// Whether what it runs can start programs.
     pub(crate) starting: Starting,
+    /// Folders of libraries besides the sysroot's own.
+    pub(crate) libraries: Vec<PathBuf>,
+    /// Variables of what it runs.
+    pub(crate) variables: Vec<(&'static str, String)>,
 }
 
 /// Whether Arm programs can start Arm programs.
@@ -125,6 +129,8 @@ impl Emulation {
             qemu,
             cpu: cpu.to_owned(),
             starting: Starting::find(qemu),
+            libraries: Vec::new(),
+            variables: Vec::new(),
         })
     }
 
@@ -145,12 +151,17 @@ impl Emulation {
 
     /// Tells the emulator and what it runs where they are.
     pub(crate) fn set(&self, command: &mut Command) {
+        let mut folders = format!("{SYSROOT}/lib");
+        for folder in &self.libraries {
+            folders += &format!(":{}", folder.display());
+        }
         command
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("QEMU_CPU", &self.cpu)
             .env("QEMU_LD_PREFIX", SYSROOT)
             // Where the distribution's own arm64 C library is installed as well, the loader of one would load the
             // other, and the first thread that is started spins for ever.
-            .env("QEMU_SET_ENV", format!("LD_LIBRARY_PATH={SYSROOT}/lib"))
+            .env("QEMU_SET_ENV", format!("LD_LIBRARY_PATH={folders}"))
             // Would be this machine's own library; Arm's is in the cache.
             .env_remove("DUCKDB_LIB_DIR")
             .env("DPB_QEMU", "1");

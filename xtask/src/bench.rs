@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: the criterion benches, and the comparison with peers; here, on another machine, or for one.
 
+mod arm64;
 mod emulated;
 mod level;
 pub(crate) mod programs;
@@ -11,7 +12,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::aarch64::{Emulation, Toolchain};
+use crate::aarch64::Toolchain;
 use crate::shell;
 use programs::How;
 use remote::Ssh;
@@ -26,12 +27,13 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "bench")]
     peers: bool,
     /// Build for 64-bit Arm; run here if this is such a machine, over --ssh, else under qemu-user, which checks and counts
-    /// instructions and claims no speed
+    /// instructions, dpb's beside its peers', and claims no speed
     #[arg(long, value_parser = ["aarch64"])]
     target: Option<String>,
-    /// The core that qemu emulates: `max`, or `cortex-a72` as in BlueField-2
-    #[arg(long, default_value = "max", requires = "target")]
-    cpu: String,
+    /// The core that qemu emulates: `max`, or `cortex-a72` as in BlueField-2; if it is not given, peers are counted on both and all else
+    /// runs on `max`
+    #[arg(long, requires = "target")]
+    cpu: Option<String>,
     /// With --peers: run in a Debian of this release, made once with debootstrap in the user's cache, whose peers are newer than
     /// this system's; needs root
     #[arg(long, value_parser = root::RELEASES, requires = "peers", conflicts_with_all = ["target", "ssh"])]
@@ -75,23 +77,22 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     } else {
         std::env::consts::ARCH
     };
+    // Of another machine only itself knows which libraries are there.
+    let libraries = (is_for_arm && machine.is_none()).then(arm64::Libraries::find);
     let programs = if is_for_arm {
         let toolchain = Toolchain::find()?;
-        programs::build(
-            &mut toolchain.cargo(shell::cargo(), &args.cargo()),
-            &["bench"],
-        )?
+        let mut cargo = toolchain.cargo(shell::cargo(), &args.cargo());
+        if let Some(libraries) = &libraries {
+            libraries.build_with(&mut cargo);
+        }
+        programs::build(&mut cargo, &["bench"])?
     } else {
         let mut cargo = shell::cargo();
         programs::build(cargo.args(args.cargo()), &["bench"])?
     };
     let Some(machine) = machine else {
-        return emulated::run(
-            &programs,
-            &Emulation::find(&args.cpu)?,
-            &args.rest,
-            &records("emulated"),
-        );
+        let libraries = libraries.expect("looked for where nothing is sent elsewhere");
+        return emulated::run(&programs, args.cpu.as_deref(), &libraries, &args.rest);
     };
     // What the kernel there starts with an emulator is no more measured than here.
     let emulator = format!("an emulator on {}", machine.architecture);

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+pub(crate) mod arm64;
 mod bundled;
 mod duckdb;
 mod failures;
@@ -92,6 +93,9 @@ pub(crate) fn run(options: &Options) {
     }
     if may_install {
         fetch_sources().print();
+    }
+    if cfg!(target_arch = "x86_64") {
+        arm64::find_or_fetch(may_install).print();
     }
     duckdb::find_or_make(effort).print();
 }

@@ -7,10 +7,12 @@
 //! wrong has no speed. A peer that is missing is a line. Rows of a thing beside itself are controls: where one's interval leaves
 //! 1 out, the run fails and records nothing.
 
+mod counts;
 mod definition;
 mod instructions;
 mod side;
 mod table;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -30,7 +32,7 @@ use dpb_peers::cpuid;
 use dpb_peers::native::LIBRARIES;
 use dpb_peers::work::{Placed, Work};
 
-use definition::{Row, rows};
+use definition::{Row, Unit, rows};
 use side::{ITSELF, NULL, Placement, Side};
 use table::Table;
 
@@ -40,11 +42,6 @@ const ROUNDS: usize = 25;
 const ROUNDS_QUICK: usize = 7;
 /// The probability that any control of a run misses 1 by chance alone.
 const CONTROLS_MISS: f64 = 0.01;
-/// Routes where only the checks count.
-const ROUTES_TEST: usize = 2_000;
-/// Bytes of an item, and calls, where only the checks count.
-const BYTES_TEST: usize = 60_000;
-const CALLS_TEST: usize = 8;
 
 /// Compares dpb's operators with peers.
 #[derive(Parser)]
@@ -89,7 +86,7 @@ fn run(args: &Args) -> Result<()> {
         Some(by) => Evidence::Emulated { by: by.clone() },
         None => Evidence::Measured,
     };
-    let machine = table::machine(&new_record(&evidence));
+    let machine = words::machine(&new_record(&evidence));
     println!("{machine}");
     let rounds = args.rounds();
     let mut bench = Bench {
@@ -100,7 +97,11 @@ fn run(args: &Args) -> Result<()> {
         places: SplitMix64::new(SEED),
     };
     say_libraries();
-    let all = rows()?;
+    let mut all = rows()?;
+    if rounds == 0 {
+        let is_counted = args.instructions.is_some();
+        all = all.iter().map(|row| row.shortened(is_counted)).collect();
+    }
     agree_with_the_registry(&all)?;
     let mut results = Results::default();
     bench.compare(&args.choose(&all)?, &mut results)?;
@@ -136,9 +137,13 @@ fn keep_to_level() -> Result<()> {
     Ok(())
 }
 
-/// A record of this bench, which says that the CPU has more than the level where that is hidden from all.
+/// A record of this bench. It names the CPU that an emulator shows, and says that the CPU has more than the level where that is hidden
+/// from all.
 fn new_record(evidence: &Evidence) -> Record {
     let mut record = Record::new("peers", evidence.clone(), SEED);
+    if let Evidence::Emulated { by } = evidence {
+        record.provenance.cpu_model.clone_from(by);
+    }
     if cpuid::level().is_some() {
         record.provenance.cpu_level += " (masked)";
     }
@@ -215,6 +220,7 @@ fn say_libraries() {
     for library in LIBRARIES {
         match library.build() {
             Some(build) => println!("found    {} {build}", library.name),
+            None if cfg!(target_arch = "aarch64") && library.peers == ["ipsec-mb"] => {}
             None => println!(
                 "missing  {}: no rows for {}; `apt-get install {}`",
                 library.name,
@@ -260,8 +266,12 @@ fn holds_one(record: &Record, within: f64) -> bool {
     ratios.next() == Some(true)
 }
 
-/// ` (1a2b3c4)` in a checkout, else nothing.
+/// ` (1a2b3c4)` in a checkout, else nothing. `DPB_REVISION` names it for one of several runs, of which the first may change a record that
+/// is part of the checkout.
 fn revision() -> String {
+    if let Ok(revision) = std::env::var("DPB_REVISION") {
+        return format!(" ({revision})");
+    }
     let git = std::process::Command::new("git")
         .args([
             "-C",
@@ -313,6 +323,13 @@ fn keep(folder: &Path, is_whole: bool, records: &[Record], table: &str) -> Resul
         std::fs::write(&path, text).with_context(|| path.display().to_string())
     };
     write(&format!("{name}.md"), table)?;
+    if counts::core(&records[0].evidence).is_some() {
+        let name = match is_whole {
+            true => counts::TABLE,
+            false => "emulated.part.md",
+        };
+        write(name, &counts::all_cores(folder, is_whole)?)?;
+    }
     write("README.md", &table::side_by_side(folder)?)
 }
 
@@ -339,19 +356,12 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(row: &Row, is_test: bool) -> Result<Self> {
+    fn new(row: &Row) -> Result<Self> {
         let mut parameters = row.parameters.clone();
         if let Some(count) = row.routes {
-            let count = if is_test { ROUTES_TEST } else { count };
             parameters += &format!(",routes=generated:{count}");
         }
-        let (bytes, calls) = match is_test {
-            true => (
-                row.shape.bytes.min(BYTES_TEST),
-                row.shape.calls.min(CALLS_TEST),
-            ),
-            false => (row.shape.bytes, row.shape.calls),
-        };
+        let (bytes, calls) = (row.shape.bytes, row.shape.calls);
         let items = row.shape.items * calls;
         let Some(entry) = side::entry(&row.operator)? else {
             let spec = OpSpec::custom(NULL, []);
@@ -456,7 +466,7 @@ impl Bench {
 
     /// Runs a row of a run with `controls` controls. `None` if its subject is not here.
     fn row(&mut self, row: &Row, controls: usize) -> Result<Option<Record>> {
-        let subject = Subject::new(row, self.rounds == 0)?;
+        let subject = Subject::new(row)?;
         let Some(mut sides) = subject.sides(row)? else {
             return Ok(None);
         };
@@ -513,12 +523,25 @@ impl Bench {
         let bytes_in = row.shape.bytes * items;
         record.counts.insert("bytes_in".to_owned(), bytes_in as u64);
         record.counts.insert("items".to_owned(), items as u64);
+        if let Unit::Parts { part_bytes } = row.unit {
+            let parts = bytes_in / part_bytes;
+            record.counts.insert(counts::PARTS.to_owned(), parts as u64);
+        }
         record.provenance.pinned.clone_from(&self.pinned);
+        if let Evidence::Emulated { .. } = &self.evidence {
+            let command = ["cargo", "xtask", "bench", "--target", "aarch64", "--peers"];
+            record.provenance.command = command.map(str::to_owned).to_vec();
+            return record;
+        }
         // What a person types, not where cargo put the program.
         let given = std::env::args().skip(1).filter(|word| word != "--bench");
-        record.provenance.command = ["cargo", "xtask", "bench", "--peers", "--"]
+        let level = std::env::var(cpu_level::VARIABLE).ok();
+        let level = level.map(|level| format!("--cpu-level={level}"));
+        record.provenance.command = ["cargo", "xtask", "bench", "--peers"]
             .into_iter()
             .map(str::to_owned)
+            .chain(level)
+            .chain(["--".to_owned()])
             .chain(given)
             .collect();
         record
@@ -604,7 +627,7 @@ impl Bench {
         Ok(placements)
     }
 
-    /// The instructions of one run of each side, if an emulator counts them.
+    /// The instructions of one run of each side, which the checks ran before, if an emulator counts them.
     fn count_instructions(
         &self,
         sides: &[Side],
@@ -615,9 +638,8 @@ impl Bench {
             return Ok(());
         };
         for (side, placement) in sides.iter().zip(placements) {
-            let count = instructions::of(file, || placement.run())?;
-            let name = format!("{} instructions", side.name);
-            record.counts.insert(name, count);
+            let count = instructions::of_settled(file, || placement.run())?;
+            record.counts.insert(counts::name(&side.name), count);
         }
         Ok(())
     }

@@ -7,7 +7,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use dpb_core::measure::{Evidence, Outcome, Record, Summary};
 
+use crate::counts::{self, Counts};
 use crate::definition::{Row, Unit};
+use crate::words::{in_words, machine};
 
 /// The beginning of a ratio's name in a record; the peer's name follows.
 pub(crate) const RATIO: &str = "ratio to ";
@@ -27,11 +29,15 @@ impl Table {
             let title = row.group.replace('-', " ");
             let _ = write!(
                 self.rows,
-                "\n## {title}\n\n| operator | a call | {} | beside it: speed, and the ratio | wanted |\n|---|---|---|---|---|\n",
+                "\n## {title}\n\n| operator | a call | {} | beside it: {} |\n|---|---|---|---|---|\n",
                 if row.group == "harness" {
                     "subject"
                 } else {
                     "dpb"
+                },
+                match counts::core(&record.evidence) {
+                    Some(_) => "instructions | ratio to the fewest",
+                    None => "speed, and the ratio | wanted",
                 },
             );
         }
@@ -42,9 +48,13 @@ impl Table {
         }
         let speed = |side: &str| speed(row, record, side);
         let Some(ours) = speed(&row.subject) else {
-            let sides = counted(row, record);
-            let _ = writeln!(self.rows, "| {name} | {shape} | checked | {sides} | |");
-            return format!("{name:44} {shape:>18}  checked: {sides}");
+            let (sides, ratio) = counted(record);
+            let (ours, others) = sides.split_once("; ").unwrap_or((&sides, ""));
+            let _ = writeln!(
+                self.rows,
+                "| {name} | {shape} | {ours} | {others} | {ratio} |"
+            );
+            return format!("{name:44} {shape:>18}  checked: {sides} {ratio}");
         };
         let build = &record.provenance.libraries[&row.subject];
         let path = match build.split_once(',') {
@@ -76,8 +86,17 @@ impl Table {
     /// The whole table, below a line on the machine.
     pub(crate) fn markdown(&self, machine: &str, evidence: &Evidence) -> String {
         let evidence = match evidence {
-            Evidence::Emulated { by } => format!("emulated by {by}: right or wrong, no speed"),
-            _ => "measured".to_owned(),
+            Evidence::Emulated { by } => {
+                return format!(
+                    "# Instructions of operators beside their peers\n\n`cargo xtask bench --target aarch64 --peers -- --record ../record`; evidence: \
+                     emulated by {by}, so right or wrong, and no speed. {machine}.\n\nOne call behind another that set all up, every output \
+                     checked. Instructions are no time. A ratio is dpb's instructions over those of the peer that needs the fewest (of a coder: \
+                     whose output is no larger), so below 1 dpb needs fewer. In square brackets behind a coder's: bytes out over bytes in. Each \
+                     peer's version and build are in the record beside this file.\n{}",
+                    self.rows
+                );
+            }
+            _ => "measured",
         };
         format!(
             "# Operators beside their peers\n\n`cargo xtask bench --peers -- --record ../record`; evidence: {evidence}. {machine}.\n\n\
@@ -97,15 +116,6 @@ pub(crate) fn name(row: &Row) -> String {
         .to_owned()
 }
 
-/// CPU, level, kernel, toolchain, as the record has them.
-pub(crate) fn machine(record: &Record) -> String {
-    let here = &record.provenance;
-    format!(
-        "{}, {}, {} CPUs, Linux {}, {}, dpb {}",
-        here.cpu_model, here.cpu_level, here.cpus, here.kernel, here.toolchain, here.dpb_version
-    )
-}
-
 /// `peers-amd-epyc-25-17.x86-64-v4.debian-13`: one for each CPU by name, family and model, level, and system.
 pub(crate) fn file_name(record: &Record) -> String {
     let slug = |text: &str| {
@@ -117,6 +127,9 @@ pub(crate) fn file_name(record: &Record) -> String {
             .join("-")
     };
     let here = &record.provenance;
+    if let Some(core) = counts::core(&record.evidence) {
+        return format!("{}.{}", counts::file_name(&slug(core)), slug(&system()));
+    }
     let number = |name: &str| {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let of = |line: &str| {
@@ -210,22 +223,17 @@ fn units(row: &Row, record: &Record) -> f64 {
     }
 }
 
-/// All sides, with the instructions that an emulator counted, if it did.
-fn counted(row: &Row, record: &Record) -> String {
-    let unit = match row.unit {
-        Unit::Bytes => "byte",
-        Unit::Items => "item",
-        Unit::Parts { .. } => "part",
+/// All sides, the subject first, with the instructions that an emulator counted, if it did; and the subject's over the best other one's.
+fn counted(record: &Record) -> (String, String) {
+    let Some(counts) = Counts::of(record) else {
+        let sides = record.provenance.libraries.keys().cloned();
+        return (sides.collect::<Vec<_>>().join("; "), String::new());
     };
-    let counted = |name: &String| match record.counts.get(&format!("{name} instructions")) {
-        Some(&count) => {
-            let each = count as f64 / units(row, record);
-            format!("{name} {each:.2} instructions/{unit}")
-        }
-        None => name.clone(),
-    };
-    let sides: Vec<_> = record.provenance.libraries.keys().map(counted).collect();
-    sides.join(", ")
+    let ours = format!("{} per {}", counts.ours(), counts.unit);
+    let peers = counts.peers().into_iter();
+    let peers = peers.map(|peer| format!("{peer} {}", counts.shown(peer)));
+    let sides: Vec<String> = std::iter::once(ours).chain(peers).collect();
+    (sides.join("; "), counts::ratio(counts.best()))
 }
 
 /// `1500 B`, `64 KiB`.
@@ -313,6 +321,13 @@ pub(crate) fn side_by_side(folder: &Path) -> Result<String> {
     for (number, (file, machine)) in (1..).zip(&machines) {
         let _ = writeln!(text, "{number}. [{file}]({file}.md): {machine}");
     }
+    if folder.join(counts::TABLE).is_file() {
+        let _ = writeln!(
+            text,
+            "\n64-bit Arm, emulated: [instructions]({}), no times.",
+            counts::TABLE
+        );
+    }
     let heads: String = (1..=machines.len())
         .map(|number| format!(" {number} |"))
         .collect();
@@ -328,34 +343,4 @@ pub(crate) fn side_by_side(folder: &Path) -> Result<String> {
         let _ = writeln!(text, "| {name} |{cells}");
     }
     Ok(text)
-}
-
-/// A record's row: operator, its parameters but keys and tables, the shape of a call.
-fn in_words(record: &Record) -> String {
-    let of = |name: &str| {
-        record
-            .parameters
-            .get(name)
-            .map(ToString::to_string)
-            .unwrap_or_default()
-    };
-    let own = record.parameters.iter().filter_map(|(name, value)| {
-        let name = name.strip_prefix("op.")?;
-        let value = value.to_string();
-        let is_short = value.len() <= 16 && !matches!(name, "key" | "routes" | "rules" | "private");
-        is_short.then(|| format!("{name}={value}"))
-    });
-    let own: Vec<String> = own.collect();
-    let control = match of("control").as_str() {
-        "true" => ", control",
-        _ => "",
-    };
-    format!(
-        "{} {}, {} x {} B x {}{control}",
-        of("operator"),
-        own.join(","),
-        of("count"),
-        of("size"),
-        of("calls")
-    )
 }

@@ -1,10 +1,11 @@
-//! The benches under qemu-user: everything is checked, instructions are counted, no speed is claimed.
+//! The benches under qemu-user: everything is checked, instructions are counted on each core, no speed is claimed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
+use super::arm64::Libraries;
 use super::programs::{How, Program};
 use crate::aarch64::Emulation;
 use crate::shell;
@@ -20,47 +21,115 @@ struct Counter {
     file: PathBuf,
 }
 
-/// Runs all.
+/// The cores that peers are counted on: Armv8.0 with its extension for cryptography, as in BlueField-2, and all that the emulator has.
+const CORES: [&str; 2] = ["cortex-a72", "max"];
+/// What the core of all benches but the peers' is.
+const ALL: &str = "max";
+/// Where a table of peers goes, as people call it.
+const RECORD: &str = "--record";
+/// The tables of all cores, which the bench of peers writes beside its records: of all rows, and of some.
+const TABLES: [&str; 2] = ["emulated.md", "emulated.part.md"];
+
+/// Runs all, peers on each core, or on `cpu` alone.
 pub(super) fn run(
     programs: &[Program],
-    emulation: &Emulation,
+    cpu: Option<&str>,
+    libraries: &Libraries,
     rest: &[String],
-    records: &Path,
 ) -> Result<()> {
-    std::fs::create_dir_all(records)?;
-    let counter = Counter::make(records, emulation);
+    let own = super::records("emulated");
+    std::fs::create_dir_all(&own)?;
+    let (records, rest) = records(&own, rest)?;
+    let counter = Counter::make(&own, &Emulation::find(ALL)?);
     if let Err(why) = &counter {
         println!("instructions are not counted: {why:#}");
     }
     let counter = counter.ok();
-    let by = format!("qemu-user -cpu {}", emulation.cpu);
-    let how = How::Checked {
-        by: &by,
-        instructions: counter.as_ref().map(|counter| counter.file.as_path()),
-    };
+    let revision = revision();
     let mut failed = Vec::new();
     for program in programs {
-        let counter = counter
-            .as_ref()
-            .filter(|_| program.name == super::programs::PEERS);
-        let mut command = match counter {
-            Some(counter) => counter.emulator(),
-            None => Command::new(emulation.qemu),
+        let is_of_peers = program.name == super::programs::PEERS;
+        let cores: &[&str] = match &cpu {
+            Some(cpu) => std::slice::from_ref(cpu),
+            None if is_of_peers => &CORES,
+            None => &[ALL],
         };
-        command
-            .arg(&program.path)
-            .args(program.arguments(&how, &records.to_string_lossy(), rest));
-        emulation.set(&mut command);
-        if let Err(why) = shell::run(&mut command) {
-            failed.push(format!("{}: {why:#}", program.name));
+        let counter = counter.as_ref().filter(|_| is_of_peers);
+        for core in cores {
+            let mut emulation = Emulation::find(&in_full(core))?;
+            if is_of_peers {
+                libraries.run_with(&mut emulation);
+            }
+            let named = revision.clone().map(|revision| ("DPB_REVISION", revision));
+            emulation.variables.extend(named);
+            if let Err(why) = one(program, &emulation, counter, &rest, &records) {
+                failed.push(format!("{} on {core}: {why:#}", program.name));
+            }
+        }
+        let table = records.join(TABLES[usize::from(!rest.is_empty())]);
+        if let (true, Ok(table)) = (is_of_peers, std::fs::read_to_string(table)) {
+            println!("\n{table}");
         }
     }
     println!(
-        "\nemulated: 64-bit Arm under {by}; right or wrong only, its times mean nothing. Records are in {}",
+        "\nemulated: 64-bit Arm under qemu-user; right or wrong, and how many instructions. Its times mean nothing. Records are in {}",
         records.display()
     );
     ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(())
+}
+
+/// Runs a program on a core.
+fn one(
+    program: &Program,
+    emulation: &Emulation,
+    counter: Option<&Counter>,
+    rest: &[String],
+    records: &Path,
+) -> Result<()> {
+    let by = format!("qemu-user -cpu {}", emulation.cpu);
+    let how = How::Checked {
+        by: &by,
+        instructions: counter.map(|counter| counter.file.as_path()),
+    };
+    let mut command = match counter {
+        Some(counter) => counter.emulator(),
+        None => Command::new(emulation.qemu),
+    };
+    command
+        .arg(&program.path)
+        .args(program.arguments(&how, &records.to_string_lossy(), rest));
+    emulation.set(&mut command);
+    shell::run(&mut command)
+}
+
+/// The checkout's revision, before records in it change.
+fn revision() -> Option<String> {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty", "--tags"]);
+    let said = shell::output(git.current_dir(shell::root())).ok()?;
+    Some(said.trim().to_owned())
+}
+
+/// A core, as the emulator is told. `max` has the scalable vectors (SVE) of 128 bits that the cores have which are in use for such programs; the
+/// emulator's own choice, 512 bits, is that of no DPU.
+fn in_full(core: &str) -> String {
+    match core {
+        "max" => "max,sve-max-vq=1".to_owned(),
+        core => core.to_owned(),
+    }
+}
+
+/// The folder for records, out of what a person passes on, and the rest of that. As cargo's benches have it, it is seen from their
+/// package.
+fn records(own: &Path, rest: &[String]) -> Result<(PathBuf, Vec<String>)> {
+    let Some(at) = rest.iter().position(|word| word == RECORD) else {
+        return Ok((own.to_owned(), rest.to_vec()));
+    };
+    let folder = rest.get(at + 1).context("--record wants a folder")?;
+    let rest = [&rest[..at], &rest[at + 2..]].concat();
+    let folder = std::path::absolute(shell::root().join("benches/peers").join(folder))?;
+    Ok((folder, rest))
 }
 
 impl Counter {
@@ -107,5 +176,21 @@ impl Counter {
             self.file.display()
         ));
         command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_for_records_is_taken_out_of_what_is_passed_on() {
+        let own = Path::new("/own");
+        let rest = ["crc32", "--record", "/there", "toeplitz"].map(str::to_owned);
+        let (folder, others) = records(own, &rest).expect("a folder");
+        assert_eq!(folder, Path::new("/there"));
+        assert_eq!(others, ["crc32", "toeplitz"]);
+        assert_eq!(records(own, &others).expect("none").0, own);
+        assert!(records(own, &rest[..2]).is_err());
     }
 }
