@@ -149,7 +149,7 @@ pub(crate) fn ratio(best: Option<(&str, f64)>) -> String {
 /// Three digits that count.
 fn digits(count: f64) -> String {
     match count {
-        1e7.. => format!("{:.1} M", count / 1e6),
+        1e6.. => format!("{:.2} M", count / 1e6),
         1e5.. => format!("{:.0} k", count / 1e3),
         100.0.. => format!("{count:.0}"),
         10.0.. => format!("{count:.1}"),

@@ -48,7 +48,7 @@ impl Libraries {
         }
     }
 
-    /// Tells a run of peers under an emulator where the libraries are.
+    /// Tells a run under an emulator where the libraries are.
     pub(super) fn run_with(&self, emulation: &mut Emulation) {
         let Some(root) = &self.root else {
             return;

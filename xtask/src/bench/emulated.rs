@@ -57,9 +57,8 @@ pub(super) fn run(
         let counter = counter.as_ref().filter(|_| is_of_peers);
         for core in cores {
             let mut emulation = Emulation::find(&in_full(core))?;
-            if is_of_peers {
-                libraries.run_with(&mut emulation);
-            }
+            // All that were built link with them.
+            libraries.run_with(&mut emulation);
             let named = revision.clone().map(|revision| ("DPB_REVISION", revision));
             emulation.variables.extend(named);
             if let Err(why) = one(program, &emulation, counter, &rest, &records) {
