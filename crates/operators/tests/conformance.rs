@@ -21,7 +21,7 @@ fn assert_conforms(backend: &Cpu, entry: &Entry, case: &Case) {
     let is_inline = backend
         .limits(&case.spec)
         .is_ok_and(|limits| limits.synchronous);
-    let path = backend.path(entry).ok().filter(|_| is_inline);
+    let path = backend.path(entry, &case.spec).ok().filter(|_| is_inline);
     let may_allocate = path.is_some_and(|path| entry.allocates.contains(&path));
     let coverage = match coverage {
         // That check is the last one.
