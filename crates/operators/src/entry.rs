@@ -401,7 +401,7 @@ impl Entry {
             return Ok(());
         }
         let specs = self.specs_of(path).unwrap_or("others");
-        let reason = format!("{} on cpu/{path} has only {specs}", self.name);
+        let reason = format!("{} needs {specs} on cpu/{path}", self.name);
         Err(Unsupported { reason })
     }
 

@@ -49,6 +49,18 @@ fn every_operator_on_every_backend() {
     });
 }
 
+/// At the levels that `cpu/isa-l` has, in a wrapper too.
+#[test]
+fn deflate_of_low_levels_on_every_backend() {
+    let entry = registry::find("deflate").expect("registered");
+    for parameters in ["level=1", "level=2,format=zlib", "level=3,format=gzip"] {
+        let case = entry.case(parameters).expect("in its domain");
+        cpu::backends()
+            .par_iter()
+            .for_each(|backend| assert_conforms(backend, entry, &case));
+    }
+}
+
 /// Of the keyed operators with sessions: one that works in place, one that opens, one whose items gain from being together, one of a
 /// fixed shape.
 #[test]

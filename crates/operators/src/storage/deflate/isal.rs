@@ -1,4 +1,4 @@
-//! The compressor of the library ISA-L (igzip), where it is installed, inside containers of our own.
+//! The compressor of the library ISA-L (igzip), where it is installed.
 #![allow(unsafe_code)]
 
 mod sys;
@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 
 use dpb_core::{DeflateFormat, JobError};
 
-use super::container;
 use crate::storage::version_of_loaded;
 
 /// The library, loaded: proof that it is there.
@@ -93,21 +92,13 @@ impl Encoder {
         }
     }
 
-    /// Writes one stream; says how long it is.
-    pub(super) fn encode(
-        &mut self,
-        format: DeflateFormat,
-        plain: &[u8],
-        slot: &mut [u8],
-    ) -> Result<usize, JobError> {
-        let header = container::put(slot, format.header(self.level))?;
-        let body = self.deflate(plain, &mut slot[header..])?;
-        let trailer = format.trailer(self.library.check(format, plain), plain.len());
-        let trailer = container::put(&mut slot[header + body..], &trailer)?;
-        Ok(header + body + trailer)
+    /// What the wrapper of `format` says of `plain`: nothing, Adler-32 or CRC-32.
+    pub(super) fn check(&self, format: DeflateFormat, plain: &[u8]) -> u32 {
+        self.library.check(format, plain)
     }
 
-    fn deflate(&mut self, plain: &[u8], slot: &mut [u8]) -> Result<usize, JobError> {
+    /// Writes one bare stream; says how long it is.
+    pub(super) fn deflate(&mut self, plain: &[u8], slot: &mut [u8]) -> Result<usize, JobError> {
         let Self {
             library,
             stream,
