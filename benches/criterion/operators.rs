@@ -80,9 +80,9 @@ fn contest(
         src,
         slot,
     };
-    let paths = entry.paths.iter();
+    let paths = entry.paths_of(spec);
     for path in paths.filter(|path| path.is_available()) {
-        match entry.direct(spec, *path) {
+        match entry.direct(spec, path) {
             Ok(kernel) => contest.enter(&format!("cpu/{path}"), kernel),
             // A library may refuse a rule, for one.
             Err(why) => println!("skipped: cpu/{path}: {why}"),

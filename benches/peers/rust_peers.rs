@@ -121,6 +121,9 @@ fn compressor(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
                 })
             }
         },
+        ("lz4_flex", "unlz4") => item_by_item(OutputShape::Variable, |item, slot| {
+            lz4_flex::block::decompress_into(item, slot).expect("a block")
+        }),
         ("lz4", "lz4") => item_by_item(OutputShape::Variable, |item, slot| {
             lz4::block::compress_to_buffer(item, None, false, slot).expect("a slot that fits")
         }),

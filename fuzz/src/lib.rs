@@ -42,7 +42,7 @@ impl Coder {
         Self {
             decoder: Side::new(decoder, ""),
             encoder: Side::new(encoder, parameters),
-            is_lenient: decoder == "inflate",
+            is_lenient: matches!(decoder, "inflate" | "unlz4"),
         }
     }
 
@@ -98,8 +98,8 @@ impl Side {
     fn new(name: &str, parameters: &str) -> Self {
         let entry = registry::find(name).expect("registered");
         let spec = entry.spec(parameters).expect("valid");
-        let paths = entry.paths.iter().filter(|path| path.is_available());
-        let kernel = |&path| RefCell::new(entry.direct(&spec, path).expect("available"));
+        let paths = entry.paths_of(&spec).filter(|path| path.is_available());
+        let kernel = |path| RefCell::new(entry.direct(&spec, path).expect("available"));
         Self {
             workload: entry.workload(&spec).expect("its own spec"),
             kernels: paths.map(kernel).collect(),

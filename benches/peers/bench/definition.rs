@@ -112,7 +112,7 @@ pub(crate) struct Row {
     pub(crate) parameters: String,
     /// The side that the others are compared with: `dpb`, or a peer.
     pub(crate) subject: String,
-    /// The sides that it is compared with; `itself` is the subject once more.
+    /// The sides that it is compared with; `itself` is the subject once more. A peer's own parameters, see [`parts`], are for coders.
     pub(crate) peers: Vec<String>,
     /// The unit that is counted.
     pub(crate) unit: Unit,
@@ -178,6 +178,11 @@ impl Bench {
             what()
         );
         ensure!(
+            self.coder || self.peers.iter().all(|peer| parts(peer).1.is_none()),
+            "{}: a peer with parameters of its own, which only coders may have",
+            what()
+        );
+        ensure!(
             self.control.is_none() || self.peers.len() == 1,
             "{}: a control has one other side",
             what()
@@ -214,6 +219,14 @@ impl Bench {
                     .map(move |shape| row(operator, parameters, shape))
             })
         })
+    }
+}
+
+/// The name of a peer, and behind a space the parameters that it has instead of the row's.
+pub(crate) fn parts(peer: &str) -> (&str, Option<&str>) {
+    match peer.split_once(' ') {
+        Some((name, own)) => (name, Some(own)),
+        None => (peer, None),
     }
 }
 

@@ -27,7 +27,7 @@ use dpb_core::measure::{Build, Check, Durability, Evidence, Outcome, Record, Sto
 use dpb_core::random::SplitMix64;
 use dpb_core::{Batch, Exact, Input, Items, OpSpec, OutputShape, Workload};
 use dpb_operators::cpu;
-use dpb_operators::registry::Case;
+use dpb_operators::registry::{Case, Entry};
 use dpb_peers::cpuid;
 use dpb_peers::native::LIBRARIES;
 use dpb_peers::work::{Placed, Work};
@@ -238,7 +238,7 @@ fn agree_with_the_registry(rows: &[Row]) -> Result<()> {
         .iter()
         .filter(|row| row.control.is_none() && row.operator != NULL)
     {
-        let peers = row.peers.iter().map(String::as_str);
+        let peers = row.peers.iter().map(|peer| definition::parts(peer).0);
         defined.entry(&row.operator).or_default().extend(peers);
     }
     for entry in dpb_operators::registry::OPERATORS {
@@ -254,6 +254,15 @@ fn agree_with_the_registry(rows: &[Row]) -> Result<()> {
         None => Ok(()),
         Some(operator) => bail!("definitions/ compare {operator}, which is no operator"),
     }
+}
+
+/// The spec of a row's parameters, those of `own` in place of the row's of the same name.
+fn with(entry: &Entry, parameters: &str, own: &str) -> Result<OpSpec> {
+    let name = |pair: &str| pair.split('=').next().map(str::to_owned);
+    let is_replaced = |pair: &&str| own.split(',').any(|new| name(new) == name(pair));
+    let kept = parameters.split(',').filter(|pair| !is_replaced(pair));
+    let all: Vec<&str> = kept.chain([own]).filter(|pair| !pair.is_empty()).collect();
+    Ok(entry.case(&all.join(","))?.spec)
 }
 
 /// Whether the interval of a control, whose both sides are the same code, has 1 in it, or comes as near as `within` says. A control
@@ -414,23 +423,35 @@ impl Subject {
         let subject = |name: &str| match (row.subject.as_str(), entry) {
             ("dpb", Some(entry)) => Side::best(name, entry, &self.case.spec),
             ("dpb", None) => Ok(Some(Side::null(name))),
-            (peer, _) => Side::peer(peer, entry, &self.case.spec).map(Result::ok),
+            (peer, _) => {
+                let spec = &self.case.spec;
+                Side::peer(peer, entry, spec, spec).map(Result::ok)
+            }
         };
         let Some(first) = subject(&row.subject)? else {
             return Ok(None);
         };
         let mut sides = vec![first];
-        for name in &row.peers {
-            let side = match name.as_str() {
-                ITSELF => Ok(subject(ITSELF)?.expect("as before")),
-                name => Side::peer(name, entry, &self.case.spec)?,
+        for peer in &row.peers {
+            let (name, own) = definition::parts(peer);
+            let side = match (name, own) {
+                (ITSELF, _) => Ok(subject(ITSELF)?.expect("as before")),
+                (name, None) => Side::peer(name, entry, &self.case.spec, &self.case.spec)?,
+                (name, Some(own)) => {
+                    let entry = entry.context("the harness's operator has no parameters")?;
+                    let spec = with(entry, &row.parameters, own)?;
+                    let side = Side::peer(name, Some(entry), &self.case.spec, &spec)?;
+                    side.map(|side| side.named(peer))
+                }
             };
             match side {
                 Ok(side) => sides.push(side),
-                Err(why) => println!("missing  {name} for {}: {why}", row.operator),
+                Err(why) => println!("missing  {peer} for {}: {why}", row.operator),
             }
         }
-        Ok(Some(sides))
+        // A control of a library that is not here holds nothing; others are.
+        let is_alone = row.control.is_some() && sides.len() == 1;
+        Ok((!is_alone).then_some(sides))
     }
 
     /// A copy of all items at `place`.
@@ -456,7 +477,7 @@ impl Bench {
             match self.row(row, controls)? {
                 Some(record) => results.add(row, record, self.rounds == ROUNDS),
                 None => println!(
-                    "{}: its subject, {}, is not here",
+                    "{}: {} has nothing to be compared with here, or is not here",
                     row.operator, row.subject
                 ),
             }

@@ -27,6 +27,7 @@ pub(crate) const NULL: &str = "null";
 const UNMASKABLE: &[&str] = &[
     "crc-fast",
     "hyperscan",
+    "isa-l",
     "libdeflate",
     "rusty_erasure",
     "zlib-rs",
@@ -48,7 +49,8 @@ pub(crate) struct Side {
 
 enum Code {
     Kernel(Box<dyn Fn() -> Result<Box<dyn Direct>>>),
-    Library(&'static Library, OpSpec),
+    /// The library's peer of this name.
+    Library(&'static Library, String, OpSpec),
 }
 
 /// A side at its place.
@@ -69,7 +71,7 @@ pub(crate) struct Called<'a> {
 impl Side {
     /// dpb's best code for `spec`; `None` if a level is hidden that this code, a library's, would use all the same.
     pub(crate) fn best(name: &str, entry: &'static Entry, spec: &OpSpec) -> Result<Option<Self>> {
-        let path = Cpu::best().path(entry)?;
+        let path = Cpu::best().path(entry, spec)?;
         if Level::is_masked() && UNMASKABLE.contains(&path.name()) {
             return Ok(None);
         }
@@ -111,38 +113,31 @@ impl Side {
         }
     }
 
+    /// The same under another name.
+    pub(crate) fn named(self, name: &str) -> Self {
+        let name = name.to_owned();
+        Self { name, ..self }
+    }
+
     /// The operator that does nothing, behind dpb's own kernels' trait.
     pub(crate) fn null(name: &str) -> Self {
         let build = format!("cpu/harness; {}", env!("DPB_PEERS_RUSTC"));
         Self::kernel(name, build, || Ok(direct(Null)))
     }
 
-    /// The peer called `name`; `Err` is the reason why there is none here.
+    /// The peer called `name`; `Err` is the reason why there is none here. `subject` is what dpb runs, `spec` what the peer does: the same,
+    /// but for coders.
     ///
     /// # Errors
     /// `name` is nobody's.
     pub(crate) fn peer(
         name: &str,
         entry: Option<&'static Entry>,
+        subject: &OpSpec,
         spec: &OpSpec,
     ) -> Result<Result<Self, String>> {
         if Level::is_masked() && UNMASKABLE.contains(&name) {
             return Ok(Err("cannot be kept to a lower level".to_owned()));
-        }
-        // A library that dpb can compute by itself.
-        let path = entry.and_then(|entry| {
-            let path = entry.paths.iter().find(|path| path.name() == name)?;
-            Some((entry, *path))
-        });
-        if let Some((entry, path)) = path {
-            if Cpu::best().path(entry)? == path {
-                return Ok(Err("is what dpb itself runs".to_owned()));
-            }
-            let made: Result<_, SetupError> = entry.direct(spec, path);
-            let build = format!("{}; {}", entry.code(path), env!("DPB_PEERS_RUSTC"));
-            return Ok(made
-                .map(|_| Self::on_path(name, entry, spec, path, build))
-                .map_err(|why| why.to_string()));
         }
         if let Some(library) = native::library(name) {
             if Level::is_masked() && !library.is_maskable {
@@ -155,8 +150,23 @@ impl Side {
             return Ok(Ok(Self::new(
                 name,
                 build,
-                Code::Library(library, spec.clone()),
+                Code::Library(library, name.to_owned(), spec.clone()),
             )));
+        }
+        // A library that dpb can compute by itself.
+        let path = entry.and_then(|entry| {
+            let path = entry.paths.iter().find(|path| path.name() == name)?;
+            Some((entry, *path))
+        });
+        if let Some((entry, path)) = path {
+            if Cpu::best().path(entry, spec)? == path && spec == subject {
+                return Ok(Err("is what dpb itself runs".to_owned()));
+            }
+            let made: Result<_, SetupError> = entry.direct(spec, path);
+            let build = format!("{}; {}", entry.code(path), env!("DPB_PEERS_RUSTC"));
+            return Ok(made
+                .map(|_| Self::on_path(name, entry, spec, path, build))
+                .map_err(|why| why.to_string()));
         }
         let (owned, name_of) = (spec.clone(), name.to_owned());
         if rust_peers::find(name, spec).is_some() {
@@ -171,8 +181,8 @@ impl Side {
     /// The side set up for `work`. `None` if it does not do this.
     pub(crate) fn place<'a>(&self, work: &Work<'a>) -> Result<Option<Placement<'a>>> {
         match &self.code {
-            Code::Library(library, spec) => {
-                Ok(library.peer(&self.name, spec, work).map(Placement::Bound))
+            Code::Library(library, name, spec) => {
+                Ok(library.peer(name, spec, work).map(Placement::Bound))
             }
             Code::Kernel(make) => Ok(Some(Placement::Kernel(Called {
                 kernel: make()?,

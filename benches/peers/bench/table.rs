@@ -161,9 +161,14 @@ pub(crate) fn ratios(record: &Record) -> impl Iterator<Item = (&str, &Summary)> 
     ratios.filter_map(|(name, ratio)| Some((name.strip_prefix(RATIO)?, ratio)))
 }
 
-/// The ratio to the fastest peer.
+/// The ratio to the fastest peer whose output is no larger; of all but coders the outputs are equal.
 fn least(record: &Record) -> Option<(&str, &Summary)> {
-    ratios(record).min_by(|a, b| a.1.median.total_cmp(&b.1.median))
+    let subject = record.parameters.get("subject").map(ToString::to_string);
+    let out = |side: &str| record.counts.get(&format!("{side} bytes_out"));
+    let ours = subject.as_deref().and_then(out);
+    ratios(record)
+        .filter(|(peer, _)| out(peer) <= ours)
+        .min_by(|a, b| a.1.median.total_cmp(&b.1.median))
 }
 
 /// Whether the goal is met, in a few words.
@@ -173,17 +178,16 @@ fn wanted(row: &Row, record: &Record) -> String {
         Some(within) => return format!("1, within {within}"),
         None => {}
     }
-    let Some((_, ratio)) = least(record) else {
-        return "no peer here".to_owned();
-    };
-    if row.group == "harness" {
-        return "what the harness costs".to_owned();
-    }
-    if row.is_coder {
+    let peers = ratios(record).count();
+    let Some((_, ratio)) = least(record).filter(|_| !row.is_coder) else {
         return match better(row, record) {
+            _ if peers == 0 => "no peer here".to_owned(),
             Some(peer) => format!("{peer} is faster and no larger"),
             None => "nobody is faster and no larger".to_owned(),
         };
+    };
+    if row.group == "harness" {
+        return "what the harness costs".to_owned();
     }
     let goal = row.shape.goal;
     match ratio.median >= goal {
@@ -304,18 +308,19 @@ pub(crate) fn side_by_side(folder: &Path) -> Result<String> {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         machines.push((name.into_owned(), machine(first)));
         for record in &records {
-            let Some((peer, ratio)) = least(record) else {
-                continue;
+            let cell = match least(record) {
+                Some((peer, ratio)) => format!("{} of {peer}", shown(ratio)),
+                None if ratios(record).next().is_some() => "the smallest output".to_owned(),
+                None => continue,
             };
             let name = in_words(record);
-            let cell = format!("{} of {peer}", shown(ratio));
             match rows.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, cells)) => drop(cells.insert(at, cell)),
                 None => rows.push((name, BTreeMap::from([(at, cell)]))),
             }
         }
     }
-    let mut text = "# Operators beside their peers, CPU by CPU\n\nThe ratio to the fastest peer on each CPU, from the records beside this \
+    let mut text = "# Operators beside their peers, CPU by CPU\n\nThe ratio to the fastest peer on each CPU whose output is no larger, from the records beside this \
                     file; written by `cargo xtask bench --peers -- --record ../record`.\n\n"
         .to_owned();
     for (number, (file, machine)) in (1..).zip(&machines) {

@@ -61,6 +61,7 @@ static void deflate(struct peer *peer, const struct task *given)
 		stream.gzip_flag = own->wrapper;
 		stream.end_of_stream = 1;
 		stream.flush = NO_FLUSH;
+		stream.hist_bits = 0;
 		stream.next_in = (uint8_t *)src_of(&task, i);
 		stream.avail_in = len_of(&task, i);
 		stream.next_out = dst_of(&task, i);
@@ -188,8 +189,11 @@ struct peer *isal_peer(const char *name, const struct spec *spec, const struct t
 	else if (is(spec, "crc16-t10dif"))
 		own->peer.run = t10dif;
 	else if (is(spec, "deflate")) {
-		/* Its levels end at 3. */
-		own->level = number(spec, "level") <= 1 ? 1 : number(spec, "level") <= 6 ? 2 : 3;
+		if (number(spec, "level") > ISAL_DEF_MAX_LEVEL) {
+			free(own);
+			return NULL;
+		}
+		own->level = number(spec, "level");
 		own->room = level_bytes[own->level];
 		own->buffer = room(own->room);
 		own->wrapper = has(spec, "format=zlib") ? IGZIP_ZLIB : has(spec, "format=gzip") ? IGZIP_GZIP : IGZIP_DEFLATE;

@@ -1,4 +1,4 @@
-//! `dpb` needs no library of a machine but those of the C library: DuckDB, Hyperscan and what drives devices are found at run time.
+//! `dpb` needs no library of a machine but those of the C library: DuckDB, Hyperscan, ISA-L, Snappy and what drives devices are found at run time.
 
 use std::process::Command;
 

@@ -92,16 +92,18 @@ impl Cpu {
         }
     }
 
-    /// The path that `entry` takes here: what `cpu/best` and `pool/N` stand for on this machine.
+    /// The path that `spec`, one of `entry`, takes here: what `cpu/best` and `pool/N` stand for on this machine.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn path(&self, entry: &Entry) -> Result<Implementation, Unsupported> {
-        let path = self
-            .path
-            .unwrap_or_else(|| Implementation::best(entry.paths));
+    pub fn path(&self, entry: &Entry, spec: &OpSpec) -> Result<Implementation, Unsupported> {
+        let path = self.path.unwrap_or_else(|| {
+            let mut paths = entry.paths_of(spec);
+            let best = paths.find(|path| path.is_available());
+            best.unwrap_or(Implementation::Portable)
+        });
         if entry.paths.contains(&path) && path.is_available() {
-            Ok(path)
+            entry.admit(spec, path).map(|()| path)
         } else {
             Err(path.reason(entry.name, entry.paths))
         }
@@ -117,13 +119,24 @@ impl Cpu {
             );
             return Err(Unsupported { reason });
         }
-        self.path(entry)
+        self.path(entry, spec)
     }
 
-    /// The code that computes `entry` here, with its version: `libdeflate, libdeflater 1.26.1`.
-    pub fn code_of(&self, entry: &Entry) -> Option<String> {
-        let path = self.path(entry).ok()?;
-        Some(format!("{path}, {}", entry.code(path)))
+    /// The best code that computes `entry` here, with its version, and before it the code for some of its specs alone: `level=1..3 on isa-l,
+    /// isa-l 2.0.30; libdeflate, libdeflater 1.26.1`.
+    pub fn codes_of(entry: &Entry) -> Option<String> {
+        let mut codes = Vec::new();
+        for path in entry.paths.iter().filter(|path| path.is_available()) {
+            let code = format!("{path}, {}", entry.code(*path));
+            match entry.specs_of(*path) {
+                Some(specs) => codes.push(format!("{specs} on {code}")),
+                None => {
+                    codes.push(code);
+                    return Some(codes.join("; "));
+                }
+            }
+        }
+        None
     }
 }
 
@@ -144,7 +157,9 @@ impl Backend for Cpu {
     }
 
     fn code(&self, spec: &OpSpec) -> Option<String> {
-        self.code_of(self.operators.of(spec).ok()?)
+        let entry = self.operators.of(spec).ok()?;
+        let path = self.path(entry, spec).ok()?;
+        Some(format!("{path}, {}", entry.code(path)))
     }
 
     fn alloc(&self, len: usize) -> Result<Buf, SetupError> {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use dpb_core::spec::{Arguments, Declared, Domain, MakeMaterial, Parameter, ParameterType};
-use dpb_core::{Material, OpSpec, ParameterValue, SetupError, Spec, Workload};
+use dpb_core::{Material, OpSpec, ParameterValue, SetupError, Spec, Unsupported, Workload};
 
 use crate::direct::{AnyKernel, Direct};
 use crate::implementation::Implementation;
@@ -34,6 +34,10 @@ pub struct Entry {
     pub workload_parameters: &'static [Parameter],
     /// The code paths there are, best first, the portable one last.
     pub paths: &'static [Implementation],
+    /// The paths that compute only some specs, each with those specs in words; [`Self::serves`] says the same.
+    pub partial: &'static [(Implementation, &'static str)],
+    /// True if a path, one of [`Self::paths`], computes this spec, one of this entry's own.
+    pub serves: fn(&OpSpec, Implementation) -> bool,
     /// The library behind a path, where the code is not this crate's own.
     pub libraries: &'static [(Implementation, Library)],
     /// The paths whose kernels allocate while they compute: their libraries do, or they are the plain oracle. All others keep what
@@ -230,6 +234,8 @@ impl Entry {
             parameters: &[],
             workload_parameters: &[],
             paths: &[Implementation::Portable],
+            partial: &[],
+            serves: |_, _| true,
             libraries: &[],
             allocates: &[],
             documentation: "",
@@ -365,14 +371,38 @@ impl Entry {
     /// The kernel of `spec` on `path`, to be called without a queue.
     ///
     /// # Errors
-    /// If `spec` is another operator's, this CPU lacks what the path needs, or there is no such path.
+    /// If `spec` is another operator's or one that the path does not compute, this CPU lacks what the path needs, or there is no such path.
     pub fn direct(
         &self,
         spec: &OpSpec,
         path: Implementation,
     ) -> Result<Box<dyn Direct>, SetupError> {
         self.check(spec)?;
+        self.admit(spec, path).map_err(SetupError::Unsupported)?;
         Ok((self.kernel)(spec, path)?.direct())
+    }
+
+    /// The paths that compute `spec`, best first, whether this CPU has them or not. None if the spec is another operator's.
+    pub fn paths_of(&self, spec: &OpSpec) -> impl Iterator<Item = Implementation> {
+        let is_own = self.check(spec).is_ok();
+        let serves = move |path: &Implementation| is_own && (self.serves)(spec, *path);
+        self.paths.iter().copied().filter(serves)
+    }
+
+    /// The specs, in words, that `path` computes, if they are not all.
+    pub(crate) fn specs_of(&self, path: Implementation) -> Option<&'static str> {
+        let partial = self.partial.iter().find(|(of, _)| *of == path);
+        partial.map(|(_, specs)| *specs)
+    }
+
+    /// Refuses a spec that `path`, one of [`Self::paths`], does not compute.
+    pub(crate) fn admit(&self, spec: &OpSpec, path: Implementation) -> Result<(), Unsupported> {
+        if (self.serves)(spec, path) {
+            return Ok(());
+        }
+        let specs = self.specs_of(path).unwrap_or("others");
+        let reason = format!("{} needs {specs} on cpu/{path}", self.name);
+        Err(Unsupported { reason })
     }
 
     /// The library, or this crate, whose code computes on `path`.

@@ -9,6 +9,10 @@ use dpb_core::{SetupError, Unsupported};
 use crate::isa;
 #[cfg(feature = "rxpmatch")]
 use crate::security::rxpmatch::Hyperscan;
+#[cfg(feature = "deflate")]
+use crate::storage::deflate::IsaL;
+#[cfg(feature = "snappy")]
+use crate::storage::snappy::LibSnappy;
 
 /// [`Implementation`] and its lists from one table.
 macro_rules! implementations {
@@ -105,10 +109,16 @@ implementations! {
     AwsLc = "aws-lc" needs "aws-lc",
     /// The library libdeflate, which chooses its instruction sets itself.
     Libdeflate = "libdeflate" needs "deflate",
+    /// The library ISA-L, which chooses its instruction sets itself; found at run time.
+    IsaL = "isa-l" needs (IsaL),
     /// The library lz4_flex.
     Lz4Flex = "lz4_flex" needs "lz4",
+    /// The library lz4 of its authors, which is built in.
+    LibLz4 = "liblz4" needs "lz4",
     /// The library snap.
     Snap = "snap" needs "snappy",
+    /// The library Snappy of its authors; found at run time.
+    LibSnappy = "libsnappy" needs (LibSnappy),
     /// The library Hyperscan, or Vectorscan, which chooses its instruction sets itself; found at run time.
     Hyperscan = "hyperscan" needs (Hyperscan),
 }
@@ -217,18 +227,25 @@ macro_rules! codes {
 #[allow(unused_imports, reason = "which operators are built in, features say")]
 pub(crate) use codes;
 
-/// Stands for the library where no operator uses it.
-#[cfg(not(feature = "rxpmatch"))]
-enum Hyperscan {}
+/// Stands for a library that is found at run time where no operator that uses it is built in.
+macro_rules! without {
+    ($Library:ident, $feature:literal) => {
+        #[cfg(not(feature = $feature))]
+        enum $Library {}
 
-#[cfg(not(feature = "rxpmatch"))]
-impl Hyperscan {
-    const NEEDS: &'static str = "dpb-operators with its feature `rxpmatch`";
+        #[cfg(not(feature = $feature))]
+        impl $Library {
+            const NEEDS: &'static str = concat!("dpb-operators with its feature `", $feature, "`");
 
-    fn detect() -> Option<Self> {
-        None
-    }
+            fn detect() -> Option<Self> {
+                None
+            }
+        }
+    };
 }
+without!(Hyperscan, "rxpmatch");
+without!(IsaL, "deflate");
+without!(LibSnappy, "snappy");
 
 impl Implementation {
     /// The first of `paths`, sorted best first, that this CPU has.

@@ -1,5 +1,7 @@
 //! Operators that stored data needs.
 
+#[cfg(all(test, any(feature = "deflate", feature = "snappy")))]
+mod c;
 #[cfg(feature = "crc")]
 pub mod crc64;
 #[cfg(feature = "deflate")]
@@ -37,6 +39,18 @@ fn each(
         // A slot longer than 4 GiB can hold more than an outcome can say; nothing here makes one.
         code(item, slot).and_then(|len| u32::try_from(len).map_err(|_| JobError::TooLong))
     });
+}
+
+/// The version in the name of the file of a library that is loaded, as in `2.0.30` of `libisal.so.2.0.30`: for libraries that do not say
+/// theirs. `start` is the name up to it.
+#[cfg(any(feature = "deflate", feature = "snappy"))]
+fn version_of_loaded(start: &str) -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let version = maps.lines().find_map(|line| {
+        let (_, file) = line.rsplit_once('/')?;
+        file.strip_prefix(start)
+    });
+    version.unwrap_or("of unknown version").to_owned()
 }
 
 /// A slot that fills from the front; each format adds its own ways to write.

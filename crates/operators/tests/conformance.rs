@@ -21,7 +21,7 @@ fn assert_conforms(backend: &Cpu, entry: &Entry, case: &Case) {
     let is_inline = backend
         .limits(&case.spec)
         .is_ok_and(|limits| limits.synchronous);
-    let path = backend.path(entry).ok().filter(|_| is_inline);
+    let path = backend.path(entry, &case.spec).ok().filter(|_| is_inline);
     let may_allocate = path.is_some_and(|path| entry.allocates.contains(&path));
     let coverage = match coverage {
         // That check is the last one.
@@ -47,6 +47,18 @@ fn every_operator_on_every_backend() {
             .par_iter()
             .for_each(|backend| assert_conforms(backend, entry, &case));
     });
+}
+
+/// At the levels that `cpu/isa-l` has, in a wrapper too.
+#[test]
+fn deflate_of_low_levels_on_every_backend() {
+    let entry = registry::find("deflate").expect("registered");
+    for parameters in ["level=1", "level=2,format=zlib", "level=3,format=gzip"] {
+        let case = entry.case(parameters).expect("in its domain");
+        cpu::backends()
+            .par_iter()
+            .for_each(|backend| assert_conforms(backend, entry, &case));
+    }
 }
 
 /// Of the keyed operators with sessions: one that works in place, one that opens, one whose items gain from being together, one of a

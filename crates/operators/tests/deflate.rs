@@ -8,6 +8,16 @@ use proptest::prelude::*;
 
 const FORMATS: [DeflateFormat; 3] = [DeflateFormat::Raw, DeflateFormat::Zlib, DeflateFormat::Gzip];
 const PATHS: [Implementation; 2] = [Implementation::Libdeflate, Implementation::Portable];
+/// The paths of the encoder that have this level here.
+fn encoders(level: u8) -> Vec<Implementation> {
+    let makes = |path: &Implementation| Deflate::new(*path, level, DeflateFormat::Raw).is_ok();
+    let paths: Vec<_> = Deflate::PATHS.iter().copied().filter(makes).collect();
+    if level == 1 && !paths.contains(&Implementation::IsaL) {
+        println!("skipped: cpu/isa-l: needs {}", Implementation::IsaL.needs());
+    }
+    paths
+}
+
 /// Behind the slot; must stay as it is.
 const CANARY: u8 = 0xa5;
 
@@ -104,6 +114,35 @@ fn malformed_streams_are_refused() {
     }
 }
 
+/// ISA-L's levels end at 3, and a slot as long as the bound takes whatever it makes; nothing of an item is left for the next.
+#[test]
+fn isa_l_has_three_levels() {
+    let of = |level| Deflate::new(Implementation::IsaL, level, DeflateFormat::Zlib);
+    let is_here = Implementation::IsaL.is_available();
+    for level in 1..=9 {
+        assert_eq!(of(level).is_ok(), is_here && level <= 3, "{level}");
+    }
+    for level in 1..=3 {
+        let Ok(kernel) = of(level) else { return };
+        let mut scratch = kernel.scratch();
+        for len in (0..300).chain([4095, 4096, 4097, 65_535, 65_536, 1 << 20, 17]) {
+            for plain in [input::text(2, len, 1).bytes, Input::random(2, len, 1).bytes] {
+                let mut slot = vec![CANARY; compressed_bytes_max(len) + 64];
+                let room = slot.len() - 64;
+                let mut outcomes = Vec::with_capacity(1);
+                let out =
+                    BatchOut::new(&mut slot[..room], &Items::One, &mut outcomes).expect("slots");
+                let batch = Batch::new(&plain, &Items::One).expect("one item");
+                kernel.run(batch, out, &mut scratch).expect("runs");
+                assert!(slot[room..].iter().all(|byte| *byte == CANARY));
+                let stream = &slot[..outcomes[0].expect("room") as usize];
+                let found = decode(Implementation::Portable, DeflateFormat::Zlib, stream, len);
+                assert!(found.as_ref() == Ok(&plain), "level {level}, {len} bytes");
+            }
+        }
+    }
+}
+
 /// Whether the first block has codes of its own (RFC 1951, 3.2.3: BTYPE 10).
 fn is_dynamic(format: DeflateFormat, stream: &[u8]) -> bool {
     let header_bytes = match format {
@@ -155,7 +194,7 @@ fn a_bomb_stops_at_its_slot() {
 #[test]
 fn an_encoder_refuses_a_slot_that_is_too_short() {
     let plain = Input::random(1, 1000, 1).bytes;
-    for path in PATHS {
+    for path in encoders(1) {
         for format in FORMATS {
             for slot in [0, 1, 9, 10, 500, 999] {
                 let kernel = Deflate::new(path, 1, format).expect("in range");
@@ -171,16 +210,21 @@ fn an_encoder_refuses_a_slot_that_is_too_short() {
 }
 
 #[test]
-fn every_level_and_format_decodes_on_both_paths() {
+fn every_level_and_format_decodes_on_all_paths() {
     let inputs = [
         input::text(1, 20_000, 1).bytes,
+        input::text(1, 200_000, 1).bytes,
         Input::random(1, 70_000, 1).bytes,
+        // What ISA-L has code of its own for: zeros and ones at the start.
+        [vec![0; 100_000], vec![255; 3000], vec![1; 9]].concat(),
+        vec![255; 1 << 17],
+        vec![0; 8],
         Vec::new(),
     ];
     for plain in inputs {
         for format in FORMATS {
             for level in 1..=9 {
-                for encoder in PATHS {
+                for encoder in encoders(level) {
                     let stream = encode(encoder, level, format, &plain);
                     for decoder in PATHS {
                         let found = decode(decoder, format, &stream, plain.len());

@@ -195,9 +195,7 @@ fn operator(entry: &Entry) -> Row {
     Row {
         kind: "operator",
         name: entry.name.to_owned(),
-        here: Cpu::best()
-            .code_of(entry)
-            .map_or_else(|| "no".to_owned(), |code| format!("on {code}")),
+        here: Cpu::codes_of(entry).map_or_else(|| "no".to_owned(), |code| format!("on {code}")),
         summary: format!("{} ({})", entry.summary, entry.scenario),
         details,
         ..Row::default()

@@ -75,10 +75,11 @@ impl Family for CpuPaths {
             })
     }
 
-    /// The operator's own paths, whether this CPU has them or not: a row says what is missing.
+    /// The paths that compute the spec, whether this CPU has them or not: a row says what is missing.
     fn all_for(&self, spec: &OpSpec) -> Vec<String> {
-        let paths = self.0.of(spec).map_or(&[][..], |entry| entry.paths);
-        paths.iter().map(ToString::to_string).collect()
+        let entry = self.0.of(spec).into_iter();
+        let paths = entry.flat_map(|entry| entry.paths_of(spec));
+        paths.map(|path| path.to_string()).collect()
     }
 }
 

@@ -3,14 +3,16 @@
 #![doc = include_str!("../../docs/deflate.md")]
 
 mod container;
+mod isal;
 mod portable;
 mod workload;
 
 use dpb_core::{
-    Batch, BatchOut, DeflateFormat, JobError, Kernel, OutputShape, SetupError,
-    spec::{self},
+    Batch, BatchOut, DeflateFormat, JobError, Kernel, OutputShape, SetupError, Unsupported, spec,
 };
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
+
+pub use isal::IsaL;
 
 use super::each;
 use crate::entry::{Entry, Library, library, own};
@@ -22,8 +24,10 @@ pub(crate) const DEFLATE: Entry = Entry {
     summary: "DEFLATE-compresses each item",
     output: "one stream per item, variable",
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
-    peers: &["zlib-rs", "isa-l"],
-    paths: PATHS,
+    peers: &["zlib-rs", "isa-l", "libdeflate"],
+    paths: Deflate::PATHS,
+    partial: &[(Implementation::IsaL, "level=1..3")],
+    serves: |spec, path| Deflate::serves(path, own::<spec::Deflate>(spec).level),
     libraries: LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
     ..Entry::of::<spec::Deflate>(
@@ -46,8 +50,8 @@ pub(crate) const INFLATE: Entry = Entry {
     output: "the plain bytes of each item, variable; malformed or too long streams are refused",
     source: "RFC 1951; wrapped: RFC 1950, RFC 1952",
     peers: &["zlib-rs", "isa-l"],
-    paths: PATHS,
-    libraries: LIBRARIES,
+    paths: Inflate::PATHS,
+    libraries: INFLATE_LIBRARIES,
     documentation: include_str!("../../docs/deflate.md"),
     ..Entry::of::<spec::Inflate>(
         |spec, path| {
@@ -63,12 +67,21 @@ pub(crate) const INFLATE: Entry = Entry {
     )
 };
 
-/// The paths of encoder and decoder, best first.
-const PATHS: &[Implementation] = &[Implementation::Libdeflate, Implementation::Portable];
-
-const LIBRARIES: &[(Implementation, Library)] = &[
+const INFLATE_LIBRARIES: &[(Implementation, Library)] = &[
     (Implementation::Libdeflate, library!("libdeflater")),
     (Implementation::Portable, library!("miniz_oxide")),
+];
+
+const LIBRARIES: &[(Implementation, Library)] = &[
+    INFLATE_LIBRARIES[0],
+    INFLATE_LIBRARIES[1],
+    (
+        Implementation::IsaL,
+        Library {
+            name: "isa-l",
+            version: IsaL::version,
+        },
+    ),
 ];
 
 /// The encoder on one code path.
@@ -89,6 +102,8 @@ pub struct Inflate {
 /// One queue's encoder, its tables allocated.
 #[allow(missing_debug_implementations)]
 pub enum EncoderScratch {
+    /// The library ISA-L's.
+    IsaL(isal::Encoder),
     /// The library libdeflate's.
     Libdeflate(Compressor),
     /// The library miniz_oxide's.
@@ -105,32 +120,56 @@ pub enum DecoderScratch {
 }
 
 impl Deflate {
+    /// The paths there are, best first.
+    pub const PATHS: &'static [Implementation] = &[
+        Implementation::IsaL,
+        Implementation::Libdeflate,
+        Implementation::Portable,
+    ];
+
     /// Makes the encoder on the code path `path`, at `level` 1 to 9.
     ///
     /// # Errors
-    /// If DEFLATE has no such path, or the level is out of range.
+    /// If DEFLATE has no such path, the path is not here or has no such level, or the level is out of range.
     pub fn new(path: Implementation, level: u8, format: DeflateFormat) -> Result<Self, SetupError> {
         if !(1..=9).contains(&level) {
             return Err(SetupError::Parameter(format!(
                 "level={level}: not from 1 to 9"
             )));
         }
-        let path = path.among("deflate", PATHS)?;
+        let path = path.among("deflate", Self::PATHS)?;
+        if !path.is_available() {
+            return Err(path.missing("deflate", Self::PATHS));
+        }
+        if !Self::serves(path, level) {
+            let reason = format!("level={level}: {path} has none above {}", IsaL::LEVEL_MAX);
+            return Err(SetupError::Unsupported(Unsupported { reason }));
+        }
         Ok(Self {
             path,
             level,
             format,
         })
     }
+
+    /// True if a path has this level. ISA-L's levels 1 to 3 are faster than libdeflate at any level, and their outputs about zlib's at
+    /// the same level; libdeflate's from 4 on are smaller than any of ISA-L's.
+    fn serves(path: Implementation, level: u8) -> bool {
+        path != Implementation::IsaL || level <= IsaL::LEVEL_MAX
+    }
 }
 
 impl Inflate {
+    /// The paths there are, best first. ISA-L's decoder is none: libdeflate's is as fast or faster on text.
+    pub const PATHS: &'static [Implementation] =
+        &[Implementation::Libdeflate, Implementation::Portable];
+
     /// Makes the decoder on the code path `path`.
     ///
     /// # Errors
     /// If INFLATE has no such path.
     pub fn new(path: Implementation, format: DeflateFormat) -> Result<Self, SetupError> {
-        let path = path.among("inflate", PATHS)?;
+        let path = path.among("inflate", Self::PATHS)?;
         Ok(Self { path, format })
     }
 }
@@ -140,6 +179,10 @@ impl Kernel for Deflate {
 
     fn scratch(&self) -> EncoderScratch {
         match self.path {
+            Implementation::IsaL => {
+                let library = IsaL::detect().expect("`new` has found it");
+                EncoderScratch::IsaL(isal::Encoder::new(library, self.level))
+            }
             Implementation::Libdeflate => {
                 let level = CompressionLvl::new(i32::from(self.level)).expect("1 to 9");
                 EncoderScratch::Libdeflate(Compressor::new(level))
@@ -165,6 +208,11 @@ impl Kernel for Deflate {
         let format = self.format;
         each(batch, out, |item, slot| match scratch {
             EncoderScratch::Portable(encoder) => encoder.encode(format, item, slot),
+            EncoderScratch::IsaL(encoder) => {
+                let about = (encoder.check(format, item), item.len());
+                let body = |slot: &mut [u8]| encoder.deflate(item, slot);
+                container::wrap(format, self.level, about, slot, body)
+            }
             EncoderScratch::Libdeflate(encoder) => match format {
                 DeflateFormat::Raw => encoder.deflate_compress(item, slot),
                 DeflateFormat::Zlib => encoder.zlib_compress(item, slot),
@@ -218,7 +266,7 @@ impl Kernel for Inflate {
     }
 }
 
-/// The longest stream that either encoder makes of `item_len` bytes, in any format: zlib's conservative bound as miniz
+/// The longest stream that any of the encoders makes of `item_len` bytes, in any format: zlib's conservative bound as miniz
 /// states it, which allows for 10 % of growth, plus the longest header and trailer.
 pub fn compressed_bytes_max(item_len: usize) -> usize {
     let growing = item_len / 10;

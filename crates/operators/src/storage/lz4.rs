@@ -6,17 +6,15 @@
 //!
 #![doc = include_str!("../../docs/lz4.md")]
 
+mod library;
 mod portable;
 
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec};
-use lz4_flex::block::{
-    CompressTable, DecompressError, compress_into_with_table, decompress_into,
-    get_maximum_output_size,
-};
+use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec, workload};
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
 use super::each;
 use super::streams::{Decode, Encode, Streams};
-use crate::entry::{Entry, Library, library};
+use crate::entry::{Entry, library};
 use crate::implementation::Implementation;
 
 /// The registry's line for the encoder.
@@ -27,7 +25,7 @@ pub(crate) const LZ4: Entry = Entry {
     source: "lz4_Block_format.md of LZ4 1.10",
     peers: &["lz4"],
     paths: Lz4::PATHS,
-    libraries: LIBRARIES,
+    libraries: &[(Implementation::Lz4Flex, library!("lz4_flex"))],
     documentation: include_str!("../../docs/lz4.md"),
     ..Entry::of::<spec::Lz4>(
         |_, path| Ok(Box::new(Lz4::new(path)?)),
@@ -45,21 +43,18 @@ pub(crate) const UNLZ4: Entry = Entry {
     unit: "output byte",
     output: "the plain bytes of each item, variable; malformed or too long items are refused",
     source: "lz4_Block_format.md of LZ4 1.10",
-    peers: &["lz4"],
+    peers: &["lz4", "lz4_flex"],
     paths: Unlz4::PATHS,
-    libraries: LIBRARIES,
-    allocates: &[Implementation::Portable],
+    libraries: &[(Implementation::LibLz4, library!("lz4-sys"))],
     documentation: include_str!("../../docs/lz4.md"),
     ..Entry::of::<spec::Unlz4>(
         |_, path| Ok(Box::new(Unlz4::new(path)?)),
         |case| {
             let streams = Streams::decoder(&case.spec, "lz4", encoder(), decoder());
-            Ok(Box::new(streams))
+            Ok(Box::new(streams.spoilt_by(spoil)))
         },
     )
 };
-
-const LIBRARIES: &[(Implementation, Library)] = &[(Implementation::Lz4Flex, library!("lz4_flex"))];
 
 /// The portable encoder.
 fn encoder() -> Encode {
@@ -74,6 +69,16 @@ fn encoder() -> Encode {
 /// The portable decoder.
 fn decoder() -> Decode {
     Box::new(portable::decode)
+}
+
+/// A repeat from an offset of 0 is malformed, and the library takes it (the page says so); an empty block is refused by all.
+fn spoil(item: &mut Vec<u8>, seed: u64) {
+    workload::spoil(item, seed);
+    let room = item.len().saturating_mul(255);
+    let is_malformed = portable::decode(item, room) == Err(JobError::Malformed);
+    if is_malformed && library::decode(item, &mut vec![0; room]).is_ok() {
+        item.clear();
+    }
 }
 
 /// The shortest repeat.
@@ -124,7 +129,7 @@ impl Lz4 {
 impl Unlz4 {
     /// The paths there are, best first.
     pub const PATHS: &'static [Implementation] =
-        &[Implementation::Lz4Flex, Implementation::Portable];
+        &[Implementation::LibLz4, Implementation::Portable];
 
     /// Makes the operator on the code path `path`.
     ///
@@ -195,22 +200,11 @@ impl Kernel for Unlz4 {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         each(batch, out, |item, slot| match self.path {
-            Implementation::Lz4Flex => decode(item, slot),
-            _ => portable::decode(item, slot.len()).map(|plain| {
-                slot[..plain.len()].copy_from_slice(&plain);
-                plain.len()
-            }),
+            Implementation::LibLz4 => library::decode(item, slot),
+            _ => portable::decode_into(item, slot),
         });
         Ok(())
     }
-}
-
-/// The library's decoder.
-fn decode(item: &[u8], slot: &mut [u8]) -> Result<usize, JobError> {
-    decompress_into(item, slot).map_err(|error| match error {
-        DecompressError::OutputTooSmall { .. } => JobError::DstTooShort,
-        _ => JobError::Malformed,
-    })
 }
 
 #[cfg(test)]

@@ -5,11 +5,14 @@
 //!
 #![doc = include_str!("../../docs/snappy.md")]
 
+mod library;
 mod portable;
 
 use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec};
 use snap::Error;
 use snap::raw::{Decoder, Encoder, max_compress_len};
+
+pub use library::LibSnappy;
 
 use super::each;
 use super::streams::{Decode, Encode, Streams};
@@ -22,9 +25,18 @@ pub(crate) const SNAPPY: Entry = Entry {
     summary: "compresses each item to Snappy's raw format",
     output: "one raw stream per item, variable",
     source: "format_description.txt of Snappy, 2011-10-05",
-    peers: &["snappy"],
+    peers: &["snap", "snappy"],
     paths: Snappy::PATHS,
-    libraries: LIBRARIES,
+    libraries: &[
+        (
+            Implementation::LibSnappy,
+            Library {
+                name: "snappy",
+                version: LibSnappy::version,
+            },
+        ),
+        SNAP,
+    ],
     documentation: include_str!("../../docs/snappy.md"),
     ..Entry::of::<spec::Snappy>(
         |_, path| Ok(Box::new(Snappy::new(path)?)),
@@ -44,7 +56,7 @@ pub(crate) const UNSNAPPY: Entry = Entry {
     source: "format_description.txt of Snappy, 2011-10-05",
     peers: &["snappy"],
     paths: Unsnappy::PATHS,
-    libraries: LIBRARIES,
+    libraries: &[SNAP],
     allocates: &[Implementation::Portable],
     documentation: include_str!("../../docs/snappy.md"),
     ..Entry::of::<spec::Unsnappy>(
@@ -56,7 +68,7 @@ pub(crate) const UNSNAPPY: Entry = Entry {
     )
 };
 
-const LIBRARIES: &[(Implementation, Library)] = &[(Implementation::Snap, library!("snap"))];
+const SNAP: (Implementation, Library) = (Implementation::Snap, library!("snap"));
 
 /// The portable encoder.
 fn encoder() -> Encode {
@@ -88,23 +100,32 @@ pub struct Unsnappy {
 /// A queue's memory for the encoder.
 #[derive(Debug)]
 pub enum EncoderScratch {
+    /// The library Snappy, which keeps nothing between items.
+    LibSnappy(LibSnappy),
     /// The library snap's encoder.
-    Library(Box<Encoder>),
+    Snap(Box<Encoder>),
     /// The portable encoder's table.
     Portable(Box<[u32; 1 << 12]>),
 }
 
 impl Snappy {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Implementation] = &[Implementation::Snap, Implementation::Portable];
+    pub const PATHS: &'static [Implementation] = &[
+        Implementation::LibSnappy,
+        Implementation::Snap,
+        Implementation::Portable,
+    ];
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
-    /// If there is no such path.
+    /// If there is no such path, or its library is not installed.
     pub fn new(path: Implementation) -> Result<Self, SetupError> {
         let path = path.among("snappy", Self::PATHS)?;
-        Ok(Self { path })
+        match path.is_available() {
+            true => Ok(Self { path }),
+            false => Err(path.missing("snappy", Self::PATHS)),
+        }
     }
 }
 
@@ -122,7 +143,7 @@ impl Unsnappy {
     }
 }
 
-/// The longest output that either encoder makes of `item_len` bytes: the bound of Snappy's own implementation.
+/// The longest output that any of the encoders makes of `item_len` bytes: the bound of Snappy's own implementation.
 pub fn compressed_bytes_max(item_len: usize) -> usize {
     32 + item_len + item_len / 6
 }
@@ -132,7 +153,10 @@ impl Kernel for Snappy {
 
     fn scratch(&self) -> EncoderScratch {
         match self.path {
-            Implementation::Snap => EncoderScratch::Library(Box::new(Encoder::new())),
+            Implementation::LibSnappy => {
+                EncoderScratch::LibSnappy(LibSnappy::detect().expect("`new` has found it"))
+            }
+            Implementation::Snap => EncoderScratch::Snap(Box::new(Encoder::new())),
             _ => EncoderScratch::Portable(Box::new([0; _])),
         }
     }
@@ -152,10 +176,11 @@ impl Kernel for Snappy {
         scratch: &mut EncoderScratch,
     ) -> Result<(), JobError> {
         each(batch, out, |item, slot| match scratch {
-            // The library knows no bound above this.
+            // The libraries know no bound above this.
             _ if max_compress_len(item.len()) == 0 => Err(JobError::TooLong),
             EncoderScratch::Portable(table) => portable::encode(item, slot, table),
-            EncoderScratch::Library(encoder) => encoder
+            EncoderScratch::LibSnappy(library) => library.encode(item, slot),
+            EncoderScratch::Snap(encoder) => encoder
                 .compress(item, slot)
                 .map_err(|_| JobError::DstTooShort),
         });

@@ -54,7 +54,7 @@ impl Streams {
     }
 
     /// The same with a way of its own to make items worse.
-    #[cfg(feature = "deflate")]
+    #[cfg(any(feature = "deflate", feature = "lz4"))]
     pub(super) fn spoilt_by(self, spoil: fn(&mut Vec<u8>, u64)) -> Self {
         Self { spoil, ..self }
     }

@@ -13,11 +13,11 @@ const BYTES_PER_TEST: usize = 1 << 27;
 /// The same where `DPB_QEMU` says that instructions are emulated.
 const BYTES_PER_TEST_EMULATED: usize = 1 << 24;
 
-/// The paths of `entry` that this CPU has, each with its kernel of `spec`.
+/// The paths of `entry` that compute `spec` and that this CPU has, each with its kernel of `spec`.
 pub(crate) fn kernels(entry: &Entry, spec: &OpSpec) -> Vec<(Implementation, Box<dyn Direct>)> {
-    let paths = entry.paths.iter().filter(|path| path.is_available());
+    let paths = entry.paths_of(spec).filter(|path| path.is_available());
     paths
-        .map(|&path| (path, entry.direct(spec, path).expect("available")))
+        .map(|path| (path, entry.direct(spec, path).expect("available")))
         .collect()
 }
 

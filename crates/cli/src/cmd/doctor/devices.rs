@@ -4,11 +4,26 @@ use std::fs;
 
 use dpb_core::{Families, Family};
 use dpb_dbmods::duckdb;
+use dpb_operators::cpu::Implementation;
+use dpb_operators::registry::OPERATORS;
 
 use super::{Finding, kernel_says};
 
 const LIBRARY: &str = "library";
 const DEVICE: &str = "device";
+
+/// The paths of operators whose library is found at run time, and how to have it.
+const PATHS: [(Implementation, &str); 3] = [
+    (Implementation::IsaL, "`apt-get install libisal2`"),
+    (
+        Implementation::LibSnappy,
+        "`apt-get install libsnappy1v5` on Debian 13 or later",
+    ),
+    (
+        Implementation::Hyperscan,
+        "`apt-get install libhyperscan5`, or libvectorscan5",
+    ),
+];
 
 /// PCI vendor and, where it matters, device numbers (the PCI ID repository's names).
 const CARDS: [(u16, Option<u16>, &str); 11] = [
@@ -28,6 +43,7 @@ const CARDS: [(u16, Option<u16>, &str); 11] = [
 /// Libraries, then devices.
 pub(super) fn findings(families: Families) -> Vec<Finding> {
     let mut findings = vec![duck()];
+    findings.extend(PATHS.map(|(path, remedy)| of_path(path, remedy)));
     findings.extend(cards());
     findings.extend(families.iter().flat_map(of_family));
     findings
@@ -41,6 +57,24 @@ fn duck() -> Finding {
             format!("{} in {}", library.version(), library.origin()),
         ),
         Err(missing) => Finding::missing(LIBRARY, "DuckDB", missing.reason, &missing.remedy),
+    }
+}
+
+fn of_path(path: Implementation, remedy: &str) -> Finding {
+    let of: Vec<_> = (OPERATORS.iter())
+        .filter(|entry| entry.paths.contains(&path))
+        .collect();
+    let names: Vec<_> = of.iter().map(|entry| entry.name).collect();
+    let names = names.join(", ");
+    match of.first() {
+        Some(entry) if path.is_available() => {
+            let code = entry.code(path);
+            Finding::found(LIBRARY, path.name(), format!("{code}, for {names}"))
+        }
+        _ => {
+            let detail = format!("needs {}; {names} do without it", path.needs());
+            Finding::missing(LIBRARY, path.name(), detail, remedy)
+        }
     }
 }
 

@@ -26,8 +26,22 @@ pub(super) fn check_trailer(
     }
 }
 
+/// Wraps the stream of `plain_bytes` bytes with this `check` that `body` writes into the rest of the slot; says how long it all is.
+pub(super) fn wrap(
+    format: DeflateFormat,
+    level: u8,
+    (check, plain_bytes): (u32, usize),
+    slot: &mut [u8],
+    body: impl FnOnce(&mut [u8]) -> Result<usize, JobError>,
+) -> Result<usize, JobError> {
+    let header = put(slot, format.header(level))?;
+    let end = header + body(&mut slot[header..])?;
+    let trailer = format.trailer(check, plain_bytes);
+    Ok(end + put(&mut slot[end..], &trailer)?)
+}
+
 /// Writes a header or a trailer; says how long it is.
-pub(super) fn put(slot: &mut [u8], bytes: &[u8]) -> Result<usize, JobError> {
+fn put(slot: &mut [u8], bytes: &[u8]) -> Result<usize, JobError> {
     slot.get_mut(..bytes.len())
         .ok_or(JobError::DstTooShort)?
         .copy_from_slice(bytes);

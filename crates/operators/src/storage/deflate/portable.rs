@@ -43,21 +43,15 @@ impl Encoder {
         plain: &[u8],
         slot: &mut [u8],
     ) -> Result<usize, JobError> {
-        let header = container::put(slot, format.header(self.level))?;
-        self.compressor.reset();
-        let (status, _, body) = compress(
-            &mut self.compressor,
-            plain,
-            &mut slot[header..],
-            TDEFLFlush::Finish,
-        );
-        if status != TDEFLStatus::Done {
-            return Err(JobError::DstTooShort);
-        }
-        let check = container::check(format, plain);
-        let trailer = format.trailer(check, plain.len());
-        let trailer = container::put(&mut slot[header + body..], &trailer)?;
-        Ok(header + body + trailer)
+        let about = (container::check(format, plain), plain.len());
+        container::wrap(format, self.level, about, slot, |slot| {
+            self.compressor.reset();
+            let (status, _, body) = compress(&mut self.compressor, plain, slot, TDEFLFlush::Finish);
+            match status {
+                TDEFLStatus::Done => Ok(body),
+                _ => Err(JobError::DstTooShort),
+            }
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The oracle: LZ4's block format from its description, a byte at a time, and an encoder that finds what is four bytes long and
+//! The oracle: LZ4's block format from its description, a sequence at a time, and an encoder that finds what is four bytes long and
 //! was seen last.
 
 use dpb_core::JobError;
@@ -8,42 +8,74 @@ use crate::storage::Out;
 
 /// The plain bytes of `item`, if there are at most `bytes_max`.
 pub(super) fn decode(item: &[u8], bytes_max: usize) -> Result<Vec<u8>, JobError> {
-    let mut plain = Vec::new();
-    let mut bytes = item.iter().copied();
-    let mut next = || bytes.next().ok_or(JobError::Malformed);
+    let mut plain = vec![0; sequences(item, bytes_max, |_, _, _| {})?];
+    decode_into(item, &mut plain)?;
+    Ok(plain)
+}
+
+/// Writes the plain bytes of `item`, if there is room; says how many.
+pub(super) fn decode_into(item: &[u8], slot: &mut [u8]) -> Result<usize, JobError> {
+    let room = slot.len();
+    // Nothing is written of an item that turns out to be malformed.
+    sequences(item, room, |_, _, _| {})?;
+    let mut at = 0;
+    sequences(item, room, |literals, offset, repeated| {
+        slot[at..][..literals.len()].copy_from_slice(literals);
+        at += literals.len();
+        for to in at..at + repeated {
+            slot[to] = slot[to - offset];
+        }
+        at += repeated;
+    })
+}
+
+/// Gives each sequence of `item` to `each`: its literals, how far back its repeat lies, and how long that is, none of the last. Returns the
+/// number of plain bytes, which are at most `bytes_max`.
+fn sequences(
+    item: &[u8],
+    bytes_max: usize,
+    mut each: impl FnMut(&[u8], usize, usize),
+) -> Result<usize, JobError> {
+    let (mut rest, mut len) = (item, 0);
+    let grow = |len: &mut usize, by: usize| {
+        *len += by;
+        (*len <= bytes_max)
+            .then_some(())
+            .ok_or(JobError::DstTooShort)
+    };
     loop {
-        let token = next()?;
-        let literals = length(token >> 4, &mut next)?;
-        if plain.len() + literals > bytes_max {
-            return Err(JobError::DstTooShort);
-        }
-        for _ in 0..literals {
-            plain.push(next()?);
-        }
-        let Ok(low) = next() else {
+        let token = next(&mut rest)?;
+        let count = length(token >> 4, &mut rest)?;
+        grow(&mut len, count)?;
+        let (literals, behind) = rest.split_at_checked(count).ok_or(JobError::Malformed)?;
+        rest = behind;
+        let Ok(low) = next(&mut rest) else {
             // The last sequence has literals alone. What its token says of a repeat means nothing, to other decoders either.
-            return Ok(plain);
+            each(literals, 0, 0);
+            return Ok(len);
         };
-        let offset = usize::from(u16::from_le_bytes([low, next()?]));
-        let repeated = length(token & 15, &mut next)? + MATCH_BYTES_MIN;
-        if offset == 0 || offset > plain.len() {
+        let offset = usize::from(u16::from_le_bytes([low, next(&mut rest)?]));
+        let repeated = length(token & 15, &mut rest)? + MATCH_BYTES_MIN;
+        if offset == 0 || offset > len {
             return Err(JobError::Malformed);
         }
-        if plain.len() + repeated > bytes_max {
-            return Err(JobError::DstTooShort);
-        }
-        for _ in 0..repeated {
-            plain.push(plain[plain.len() - offset]);
-        }
+        grow(&mut len, repeated)?;
+        each(literals, offset, repeated);
     }
 }
 
+fn next(bytes: &mut &[u8]) -> Result<u8, JobError> {
+    let (&first, rest) = bytes.split_first().ok_or(JobError::Malformed)?;
+    *bytes = rest;
+    Ok(first)
+}
+
 /// A length that starts as `nibble`, and goes on in whole bytes if that is 15.
-fn length(nibble: u8, mut next: impl FnMut() -> Result<u8, JobError>) -> Result<usize, JobError> {
+fn length(nibble: u8, bytes: &mut &[u8]) -> Result<usize, JobError> {
     let mut length = usize::from(nibble);
     if nibble == 15 {
         loop {
-            let more = next()?;
+            let more = next(bytes)?;
             length += usize::from(more);
             if more != 255 {
                 break;

@@ -7,6 +7,7 @@ use dpb_core::Input;
 
 use super::*;
 use crate::input;
+use crate::storage::c;
 
 /// The output of both decoders for an item, in a slot of `slot_bytes` bytes.
 fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
@@ -20,13 +21,39 @@ fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
     right
 }
 
-/// The output of each path for `plain`.
-fn encoded(plain: &[u8]) -> [Vec<u8>; 2] {
+/// The output of each path for `plain`, the first always here.
+fn encoded(plain: &[u8]) -> Vec<Vec<u8>> {
     let mut slot = vec![0; compressed_bytes_max(plain.len())];
-    let portable = portable::encode(plain, &mut slot, &mut [0; _]).expect("room");
-    let portable = slot[..portable].to_vec();
     let len = Encoder::new().compress(plain, &mut slot).expect("room");
-    [slot[..len].to_vec(), portable]
+    let snap = slot[..len].to_vec();
+    let len = portable::encode(plain, &mut slot, &mut [0; _]).expect("room");
+    let mut all = vec![snap, slot[..len].to_vec()];
+    match LibSnappy::load() {
+        Some(library) => {
+            let len = library.encode(plain, &mut slot).expect("room");
+            all.push(slot[..len].to_vec());
+        }
+        None => println!("skipped: no libsnappy.so.1; apt-get install libsnappy1v5"),
+    }
+    all
+}
+
+/// The declaration beside the library's header.
+#[test]
+fn the_library_s_declaration_agrees_with_its_header() {
+    const CLAIMS: &str = "#include <snappy-c.h>
+_Static_assert(SNAPPY_OK == 0 && SNAPPY_BUFFER_TOO_SMALL == 2 && sizeof(snappy_status) == sizeof(int), \"status\");
+_Static_assert(_Generic(&snappy_compress, snappy_status (*)(const char *, size_t, char *, size_t *): 1, default: 0), \"function\");
+";
+    match c::compiles("#include <snappy-c.h>\n", CLAIMS) {
+        Some(agreed) => agreed.unwrap_or_else(|why| panic!("{why}")),
+        None => println!("skipped: no header or no compiler; apt-get install libsnappy-dev gcc"),
+    }
+    if let Some(library) = LibSnappy::load() {
+        let short = library.encode(&[1; 100], &mut [0; 20]);
+        assert_eq!(short, Err(JobError::DstTooShort));
+        assert!(LibSnappy::version().starts_with("1."));
+    }
 }
 
 #[test]
@@ -111,7 +138,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
         slot_bytes in 0usize..5000,
     ) {
-        let [mut item, _] = encoded(&input::text(2, len, 1).bytes);
+        let mut item = encoded(&input::text(2, len, 1).bytes).swap_remove(0);
         for (at, byte) in changes {
             let at = at.index(item.len());
             item[at] = byte;
