@@ -134,6 +134,7 @@ token!(
         "vpclmulqdq",
         "aes",
         "pclmulqdq",
+        "sse4.2",
         "sse4.1",
         "ssse3"
     ],
@@ -159,6 +160,20 @@ token!(
     ],
     "an x86-64 CPU with AVX-512 F/BW/VL, VAES and VPCLMULQDQ"
 );
+
+/// Has all that is needed.
+impl From<VaesAvx2> for Sse42 {
+    fn from(_: VaesAvx2) -> Self {
+        Self(())
+    }
+}
+
+/// Has all that is needed.
+impl From<Avx512> for Sse42 {
+    fn from(_: Avx512) -> Self {
+        Self(())
+    }
+}
 
 /// Has all that is needed.
 impl From<VaesAvx2> for AesNi {

@@ -2,8 +2,8 @@
 //! CRC-16/T10-DIF of SCSI's and NVMe's protection information. And [`combine`]: the CRC of two messages in one, from
 //! theirs.
 //!
-//! One design serves all. A register has 32 bits, and takes the lowest bit of a byte first. A CRC whose highest bit comes
-//! first is one of bytes with their bits reversed; one of 16 bits is one of 32 whose polynomial is times x^16.
+//! One design serves all, and [`crc64`](crate::storage::crc64) too. A register has 64 bits, and takes the lowest bit of a byte first. A CRC whose highest
+//! bit comes first is one of bytes with their bits reversed; one of fewer bits is one of 64 whose polynomial is times a power of x.
 //!
 #![doc = include_str!("../../docs/crc32.md")]
 #![doc = include_str!("../../docs/crc32c.md")]
@@ -12,15 +12,15 @@
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 mod algorithm;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod chains;
+mod chained;
 pub mod combine;
 mod constants;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod folds;
+mod kernel;
 mod portable;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vectors;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -31,7 +31,11 @@ use dpb_core::{
     spec::{self, Declared},
 };
 
-pub use algorithm::{Algorithm, Castagnoli, Ieee, T10Dif};
+pub use algorithm::{Algorithm, Castagnoli, Ieee, Nvme, T10Dif};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use kernel::{OfBatch, one};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use vectors::Vectors;
 
 use crate::entry::{Entry, PORTABLE};
 use crate::implementation::{Implementation, codes};
@@ -65,7 +69,7 @@ pub(crate) const CRC16_T10DIF: Entry = Entry {
 };
 
 /// The parts that the lines have in common.
-const fn entry<A: Algorithm, S: Declared>() -> Entry {
+pub(crate) const fn entry<A: Algorithm, S: Declared>() -> Entry {
     Entry {
         scenario: "network",
         output: "4 bytes per item, little endian",
@@ -105,6 +109,7 @@ pub struct Crc<A>(Code, PhantomData<A>);
 codes! {
     enum Code {
         "x86_64": Avx512,
+        "x86_64": VaesAvx2,
         "x86_64": Sse42,
         "aarch64": ArmCrc,
         Portable,
@@ -131,15 +136,17 @@ impl<A: Algorithm> Crc<A> {
 
     /// The CRC of `data`.
     pub fn checksum(&self, data: &[u8]) -> A::Crc {
-        A::crc(match self.0 {
-            Code::Portable => portable::advance::<A>(A::INITIAL, data),
+        match self.0 {
+            Code::Portable => A::crc(portable::advance::<A>(A::INITIAL, data)),
             #[cfg(target_arch = "x86_64")]
-            Code::Sse42(proof) => x86_64::one::<A>(proof, data),
+            Code::Avx512(proof) => one::<A, _>(proof, data),
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => avx512::one::<A>(proof, data),
+            Code::VaesAvx2(proof) => one::<A, _>(proof, data),
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof) => one::<A, _>(proof, data),
             #[cfg(target_arch = "aarch64")]
-            Code::ArmCrc(proof) => aarch64::one::<A>(proof, data),
-        })
+            Code::ArmCrc(proof) => one::<A, _>(proof, data),
+        }
     }
 }
 
@@ -162,11 +169,13 @@ impl<A: Algorithm> Kernel for Crc<A> {
             match self.0 {
                 Code::Portable => portable_batch::<A>(batch, slots),
                 #[cfg(target_arch = "x86_64")]
-                Code::Sse42(proof) => x86_64::batch::<A>(proof, batch, slots),
+                Code::Avx512(proof) => proof.enter(OfBatch::<A>(batch, slots)),
                 #[cfg(target_arch = "x86_64")]
-                Code::Avx512(proof) => avx512::batch::<A>(proof, batch, slots),
+                Code::VaesAvx2(proof) => proof.enter(OfBatch::<A>(batch, slots)),
+                #[cfg(target_arch = "x86_64")]
+                Code::Sse42(proof) => proof.enter(OfBatch::<A>(batch, slots)),
                 #[cfg(target_arch = "aarch64")]
-                Code::ArmCrc(proof) => aarch64::batch::<A>(proof, batch, slots),
+                Code::ArmCrc(proof) => proof.enter(OfBatch::<A>(batch, slots)),
             }
         });
         Ok(())

@@ -1,136 +1,186 @@
-//! Armv8-A: chains of the `CRC32X` and `CRC32CX` instructions for the CRCs of 32 bits, folds of 128 bits by `PMULL` for the
-//! other.
+//! Armv8-A with PMULL: vectors of one lane; and the CRC instructions.
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::*;
 
-use dpb_core::Batch;
-
-use super::constants::{Barrett, powers};
-use super::folds::forward;
-
+use super::vectors::{Task, Vectors, by, order, register, taken};
 use super::{Algorithm, Castagnoli, Ieee};
 use crate::isa::ArmCrc;
 
-/// The register after `data`.
-pub(super) fn one<A: Algorithm>(_proof: ArmCrc, data: &[u8]) -> u32 {
-    // SAFETY: `ArmCrc` exists only where these instructions do.
-    unsafe {
-        match has_instruction::<A>() {
-            true => chained::advance::<A>(A::INITIAL, data),
-            false => folded::advance::<A>(A::INITIAL, data),
+/// Read from `len` on, the order that moves `len` bytes from the start of a lane to its end, and zeros below.
+static TO_END: [u8; 32] = {
+    let mut order = [0x80; 32];
+    let mut i = 0;
+    while i < 16 {
+        order[16 + i] = i as u8;
+        i += 1;
+    }
+    order
+};
+
+impl Vectors for ArmCrc {
+    type Vector = uint64x2_t;
+    type Narrow = Self;
+
+    const BYTES: usize = 16;
+    const TURNS_BITS: bool = true;
+    const BY_CACHE_LINES: bool = false;
+
+    #[inline(always)]
+    fn enter<T: Task>(self, task: T) -> T::Output {
+        #[target_feature(enable = "crc,aes,neon")]
+        fn inside<T: Task>(vectors: ArmCrc, task: T) -> T::Output {
+            task.run(vectors)
+        }
+        // SAFETY: the token exists only where these instructions do.
+        unsafe { inside(self, task) }
+    }
+
+    #[inline(always)]
+    fn narrow(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn load(self, bytes: &[u8]) -> uint64x2_t {
+        let bytes = &bytes[..16];
+        // SAFETY: the token exists only where these instructions do; 16 bytes, which need no alignment.
+        unsafe { vreinterpretq_u64_u8(vld1q_u8(bytes.as_ptr())) }
+    }
+
+    #[inline(always)]
+    fn head(self, item: &[u8], len: usize) -> uint64x2_t {
+        let (bytes, order) = (self.load(item), self.load(&TO_END[len..]));
+        // SAFETY: the token exists only where these instructions do.
+        unsafe {
+            let (bytes, order) = (vreinterpretq_u8_u64(bytes), vreinterpretq_u8_u64(order));
+            vreinterpretq_u64_u8(vqtbl1q_u8(bytes, order))
         }
     }
-}
 
-/// The CRC of each item, into its slot.
-pub(super) fn batch<A: Algorithm>(_proof: ArmCrc, batch: &Batch<'_>, slots: &mut [A::Slot]) {
-    // SAFETY: `ArmCrc` exists only where these instructions do.
-    unsafe {
-        match has_instruction::<A>() {
-            true => chained::batch::<A>(batch, slots),
-            false => folded::batch::<A>(batch, slots),
+    #[inline(always)]
+    fn first(self, word: u64) -> uint64x2_t {
+        self.all([word, 0])
+    }
+
+    #[inline(always)]
+    fn all(self, lane: [u64; 2]) -> uint64x2_t {
+        // SAFETY: the token exists only where these instructions do; two words, which need no alignment.
+        unsafe { vld1q_u64(lane.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn plus(self, a: uint64x2_t, b: uint64x2_t) -> uint64x2_t {
+        // SAFETY: the token exists only where these instructions do.
+        unsafe { veorq_u64(a, b) }
+    }
+
+    #[inline(always)]
+    fn product<const HALVES: i32>(self, a: uint64x2_t, b: uint64x2_t) -> uint64x2_t {
+        // SAFETY: the token exists only where these instructions do.
+        unsafe { product::<HALVES>(a, b) }
+    }
+
+    #[inline(always)]
+    fn turned(self, bytes: uint64x2_t) -> uint64x2_t {
+        // SAFETY: the token exists only where these instructions do.
+        unsafe { vreinterpretq_u64_u8(vrbitq_u8(vreinterpretq_u8_u64(bytes))) }
+    }
+
+    #[inline(always)]
+    fn up(self, lanes: uint64x2_t) -> uint64x2_t {
+        // SAFETY: the token exists only where these instructions do.
+        unsafe { vextq_u64::<1>(vdupq_n_u64(0), lanes) }
+    }
+
+    #[inline(always)]
+    fn down(self, lanes: uint64x2_t) -> uint64x2_t {
+        // SAFETY: the token exists only where these instructions do.
+        unsafe { vextq_u64::<1>(lanes, vdupq_n_u64(0)) }
+    }
+
+    #[inline(always)]
+    fn last_lane<A: Algorithm>(self, item: uint64x2_t) -> uint64x2_t {
+        item
+    }
+
+    #[inline(always)]
+    fn half<const HIGH: bool>(self, lane: uint64x2_t) -> u64 {
+        // SAFETY: the token exists only where these instructions do.
+        unsafe {
+            match HIGH {
+                true => vgetq_lane_u64::<1>(lane),
+                false => vgetq_lane_u64::<0>(lane),
+            }
         }
     }
-}
 
-/// Whether an instruction computes it.
-const fn has_instruction<A: Algorithm>() -> bool {
-    is_castagnoli::<A>() || A::POLYNOMIAL == Ieee::POLYNOMIAL
+    #[inline(always)]
+    fn registers<A: Algorithm>(self, [a, b, c, d]: [uint64x2_t; 4]) -> [u64; 4] {
+        let order = order::<A, Self>();
+        [
+            register::<A, _>(self, order, a),
+            register::<A, _>(self, order, b),
+            register::<A, _>(self, order, c),
+            register::<A, _>(self, order, d),
+        ]
+    }
+
+    #[inline(always)]
+    fn lines<A: Algorithm>(self, items: &[[u8; 64]; 4]) -> [u64; 4] {
+        let by_16 = by::<A, _, 16>(self);
+        let mut lanes = [self.first(A::INITIAL); 4];
+        for (lane, item) in lanes.iter_mut().zip(items) {
+            *lane = taken::<A, _>(self, self.plus(*lane, self.load(item)));
+            for at in [16, 32, 48] {
+                let next = taken::<A, _>(self, self.load(&item[at..]));
+                *lane = self.folded(*lane, by_16, next);
+            }
+        }
+        self.registers::<A>(lanes)
+    }
+
+    #[inline(always)]
+    fn has_instruction<A: Algorithm>() -> bool {
+        is_castagnoli::<A>() || A::POLYNOMIAL == Ieee::POLYNOMIAL
+    }
+
+    #[inline(always)]
+    fn word<A: Algorithm>(self, register: u64, word: u64) -> u64 {
+        // SAFETY: the token exists only where these instructions do.
+        u64::from(unsafe {
+            match is_castagnoli::<A>() {
+                true => __crc32cd(register as u32, word),
+                false => __crc32d(register as u32, word),
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn byte<A: Algorithm>(self, register: u64, byte: u8) -> u64 {
+        // SAFETY: the token exists only where these instructions do.
+        u64::from(unsafe {
+            match is_castagnoli::<A>() {
+                true => __crc32cb(register as u32, byte),
+                false => __crc32b(register as u32, byte),
+            }
+        })
+    }
 }
 
 const fn is_castagnoli<A: Algorithm>() -> bool {
     A::POLYNOMIAL == Castagnoli::POLYNOMIAL
 }
 
-/// By the CRC instructions.
-mod chained {
-    use super::super::chains::{CHAIN_BYTES, SIDE_BY_SIDE_BYTES_MIN, STRIDE_BYTES, chains};
-    use super::super::constants::shift;
-    use super::*;
-
-    chains!("crc,aes,neon");
-
-    /// The register after eight bytes.
-    #[inline]
-    #[target_feature(enable = "crc")]
-    fn word<A: Algorithm>(register: u32, word: u64) -> u32 {
-        match is_castagnoli::<A>() {
-            true => __crc32cd(register, word),
-            false => __crc32d(register, word),
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "crc")]
-    fn byte<A: Algorithm>(register: u32, byte: u8) -> u32 {
-        match is_castagnoli::<A>() {
-            true => __crc32cb(register, byte),
-            false => __crc32b(register, byte),
-        }
-    }
-}
-
-/// By carry-less products.
-mod folded {
-    use super::super::constants::fold;
-    use super::super::folds::{FOLDED_BYTES_MIN, folds};
-    use super::super::portable;
-    use super::*;
-
-    type Lane = uint64x2_t;
-
-    folds!("aes,neon");
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    fn load(block: &[u8; 16]) -> Lane {
-        // SAFETY: 16 bytes; the load needs no alignment.
-        vreinterpretq_u64_u8(unsafe { vld1q_u8(block.as_ptr()) })
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    fn xor(a: Lane, b: Lane) -> Lane {
-        veorq_u64(a, b)
-    }
-
-    /// Each byte with its bits reversed.
-    #[inline]
-    #[target_feature(enable = "neon")]
-    fn reversed(lane: Lane) -> Lane {
-        vreinterpretq_u64_u8(vrbitq_u8(vreinterpretq_u8_u64(lane)))
-    }
-
-    /// `early`, moved forward by the bytes that `factors` stand for, added to `late`.
-    #[inline]
-    #[target_feature(enable = "aes,neon")]
-    fn folded(early: Lane, factors: [u64; 2], late: Lane) -> Lane {
-        let [low, high] = halves(early);
-        let low = vreinterpretq_u64_p128(vmull_p64(low, factors[0]));
-        let high = vreinterpretq_u64_p128(vmull_p64(high, factors[1]));
-        xor(xor(low, high), late)
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    fn halves(lane: Lane) -> [u64; 2] {
-        [vgetq_lane_u64::<0>(lane), vgetq_lane_u64::<1>(lane)]
-    }
-}
-
-/// A remainder with `bytes` zero bytes behind it.
-pub(super) fn forward<A: Algorithm>(_proof: ArmCrc, remainder: u32, bytes: u64) -> u32 {
-    // SAFETY: `ArmCrc` exists only where these instructions do.
-    unsafe { forward_by::<A>(remainder, bytes) }
-}
-
-forward!("aes,neon");
-
-/// The carry-less product, low half first.
+/// See [`Vectors::product`].
 #[inline]
 #[target_feature(enable = "aes,neon")]
-pub(super) fn product(a: u64, b: u64) -> [u64; 2] {
-    let product = vmull_p64(a, b);
-    [product as u64, (product >> 64) as u64]
+fn product<const HALVES: i32>(a: uint64x2_t, b: uint64x2_t) -> uint64x2_t {
+    let product = match HALVES {
+        0x00 => vmull_p64(vgetq_lane_u64::<0>(a), vgetq_lane_u64::<0>(b)),
+        0x01 => vmull_p64(vgetq_lane_u64::<1>(a), vgetq_lane_u64::<0>(b)),
+        0x10 => vmull_p64(vgetq_lane_u64::<0>(a), vgetq_lane_u64::<1>(b)),
+        _ => vmull_p64(vgetq_lane_u64::<1>(a), vgetq_lane_u64::<1>(b)),
+    };
+    vreinterpretq_u64_p128(product)
 }

@@ -15,6 +15,10 @@ use dpb_core::{
 };
 
 use super::constants::{BYTE_POWER, product};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::constants::{Barrett, powers};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::vectors::{Task, Vectors};
 use super::{Algorithm, Castagnoli, Ieee, T10Dif};
 use crate::entry::{Entry, PORTABLE, own};
 use crate::implementation::{Implementation, codes};
@@ -101,24 +105,24 @@ impl<A: Algorithm> Combine<A> {
     }
 
     /// A remainder with `bytes` zero bytes behind it.
-    fn forward(&self, remainder: u32, bytes: u64) -> u32 {
+    fn forward(&self, remainder: u64, bytes: u64) -> u64 {
         match self.0 {
             Code::Portable => forward::<A>(remainder, bytes),
             #[cfg(target_arch = "x86_64")]
-            Code::Sse42(proof) => super::x86_64::forward::<A>(proof, remainder, bytes),
+            Code::Sse42(proof) => proof.enter(Forward::<A>(remainder, bytes, PhantomData)),
             #[cfg(target_arch = "aarch64")]
-            Code::ArmCrc(proof) => super::aarch64::forward::<A>(proof, remainder, bytes),
+            Code::ArmCrc(proof) => proof.enter(Forward::<A>(remainder, bytes, PhantomData)),
         }
     }
 }
 
 /// The part of a register that comes from the message: the register without where it started; and the reverse.
-fn raw<A: Algorithm>(register: u32) -> u32 {
+fn raw<A: Algorithm>(register: u64) -> u64 {
     register ^ A::INITIAL
 }
 
 /// Squares and products, a coefficient at a time: the oracle.
-fn forward<A: Algorithm>(remainder: u32, bytes: u64) -> u32 {
+fn forward<A: Algorithm>(remainder: u64, bytes: u64) -> u64 {
     let (mut remainder, mut power, mut bytes) = (remainder, BYTE_POWER, bytes);
     while bytes > 0 {
         if bytes & 1 == 1 {
@@ -128,6 +132,38 @@ fn forward<A: Algorithm>(remainder: u32, bytes: u64) -> u32 {
         bytes >>= 1;
     }
     remainder
+}
+
+/// The same: a product for each byte of their number.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+struct Forward<A>(u64, u64, PhantomData<A>);
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+impl<A: Algorithm> Task for Forward<A> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run<V: Vectors>(self, v: V) -> u64 {
+        let Self(mut remainder, mut bytes, _) = self;
+        let mut powers = const { &powers::<A>() }.iter();
+        while bytes > 0 {
+            // At most eight bytes: there is a row for each.
+            let Some(row) = powers.next() else { break };
+            let product =
+                v.product::<0x00>(v.first(remainder), v.first(row[bytes as usize & 0xff]));
+            // Bit *i* is the coefficient of x^(126-i); of what leaves the polynomial, of x^(127-i).
+            let [low, high] = [v.half::<false>(product), v.half::<true>(product)];
+            let (early, late) = (low << 1, high << 1 | low >> 63);
+            let quotient = v.product::<0x00>(v.first(early), v.first(Barrett::<A>::QUOTIENT));
+            let rest = v.product::<0x00>(quotient, v.first(Barrett::<A>::DIVISOR));
+            remainder = late ^ v.half::<true>(rest);
+            if Barrett::<A>::HAS_LAST_TERM {
+                remainder ^= v.half::<false>(quotient);
+            }
+            bytes >>= 8;
+        }
+        remainder
+    }
 }
 
 impl<A: Algorithm> Kernel for Combine<A> {
@@ -160,7 +196,7 @@ impl<A: Algorithm> Kernel for Combine<A> {
 fn read<A: Algorithm>(record: &[u8; RECORD_BYTES]) -> (A::Crc, A::Crc, u64) {
     let (words, _) = record.as_chunks::<8>();
     let crcs = u64::from_le_bytes(words[0]);
-    let crc = |word: u64| A::from_word(word as u32);
+    let crc = |word: u64| A::from_word(word);
     (crc(crcs), crc(crcs >> 32), u64::from_le_bytes(words[1]))
 }
 

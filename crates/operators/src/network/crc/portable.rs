@@ -3,7 +3,7 @@
 use super::Algorithm;
 
 /// The register after `data`.
-pub(super) fn advance<A: Algorithm>(register: u32, data: &[u8]) -> u32 {
+pub(super) fn advance<A: Algorithm>(register: u64, data: &[u8]) -> u64 {
     let table = const { &table::<A>() };
     data.iter().fold(register, |register, &byte| {
         let byte = match A::HIGHEST_FIRST {
@@ -15,11 +15,11 @@ pub(super) fn advance<A: Algorithm>(register: u32, data: &[u8]) -> u32 {
 }
 
 /// The change of the register by each byte.
-const fn table<A: Algorithm>() -> [u32; 256] {
+const fn table<A: Algorithm>() -> [u64; 256] {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        let mut register = byte as u32;
+        let mut register = byte as u64;
         let mut bit = 0;
         while bit < 8 {
             register = (register >> 1) ^ (A::POLYNOMIAL * (register & 1));
