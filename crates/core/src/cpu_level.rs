@@ -67,11 +67,6 @@ impl Level {
         cpu().min(mask())
     }
 
-    /// The levels below that of [`here`](Self::here), the highest first.
-    pub fn below_here() -> impl Iterator<Item = Self> {
-        (0..Self::here().0).rev().map(Self)
-    }
-
     /// True if the variable hides something that this CPU has.
     pub fn is_masked() -> bool {
         mask() < cpu()

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, anyhow, ensure};
-use dpb_core::cpu_level::{self, Level};
 
 use super::{Outcome, Part, Tally};
 use crate::aarch64::{Emulation, Toolchain};
@@ -29,15 +28,44 @@ pub(super) fn below_here() -> Vec<Part> {
         Ok(programs) => programs,
         Err(why) => return vec![Part::of("paths at lower levels", Err(why))],
     };
-    Level::below_here()
-        .map(|level| {
-            let how = |mut command: Command| {
-                command.env(cpu_level::VARIABLE, level.name());
-                command
-            };
-            run(&format!("paths at {}", level.name()), &programs, how)
-        })
-        .collect()
+    let run_at = |level: &&str| {
+        let how = |mut command: Command| {
+            command.env("DPB_CPU_LEVEL", level);
+            command
+        };
+        run(&format!("paths at {level}"), &programs, how)
+    };
+    lower().iter().map(run_at).collect()
+}
+
+/// The levels below this CPU's, the highest last, by the names that `DPB_CPU_LEVEL` takes.
+#[cfg(target_arch = "x86_64")]
+fn lower() -> &'static [&'static str] {
+    const NAMES: &[&str] = &["x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v3-vaes"];
+    let has = [
+        is_x86_feature_detected!("sse4.2"),
+        is_x86_feature_detected!("avx2"),
+        is_x86_feature_detected!("vaes") && is_x86_feature_detected!("vpclmulqdq"),
+        is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl"),
+    ];
+    &NAMES[..has.iter().rposition(|has| *has).map_or(0, |at| at + 1)]
+}
+
+#[cfg(target_arch = "aarch64")]
+fn lower() -> &'static [&'static str] {
+    use std::arch::is_aarch64_feature_detected;
+    const NAMES: &[&str] = &["armv8-a", "armv8-a-crypto", "armv8.2-a"];
+    let has = [
+        is_aarch64_feature_detected!("aes"),
+        is_aarch64_feature_detected!("dotprod"),
+        is_aarch64_feature_detected!("sve2"),
+    ];
+    &NAMES[..has.iter().rposition(|has| *has).map_or(0, |at| at + 1)]
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn lower() -> &'static [&'static str] {
+    &[]
 }
 
 /// Runs them on each of Arm's cores.

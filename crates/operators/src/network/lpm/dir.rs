@@ -7,10 +7,10 @@
 //!
 //! The coarse table pays where it decides for most addresses of a call. From time to time a stretch asks it first, and says whether the next ones do.
 
-use super::direct::{self, ASK, COARSE_AT, COARSE_BITS, FINE_BITS};
+use super::direct::{self, ASK, COARSE_AT, COARSE_BITS, FINE_BITS, SLOTS};
 use super::hops::Hops;
 use super::pages::PAGE;
-use super::trie::{SLOTS, Trie};
+use super::trie::Trie;
 
 /// Addresses whose lookups the coarse table begins together. What they note stays in the L1 cache.
 const STRETCH: usize = 256;

@@ -11,6 +11,10 @@ use super::values::Values;
 /// 16 bits, by number.
 pub(super) const ASK: u8 = 0xc0;
 
+/// Bits that the trie's root looks up at once.
+pub(super) const ROOT_BITS: u8 = 16;
+/// Values of the root's bits.
+pub(super) const SLOTS: usize = 1 << ROOT_BITS;
 /// Bits that the coarse table looks up.
 pub(super) const COARSE_BITS: u8 = 20;
 /// Bits that the fine table looks up.

@@ -6,9 +6,8 @@
 //! does not hold, the trie knows, as it does where there is no more room.
 
 use super::block::Leaf;
-use super::direct::{ASK, byte_of};
+use super::direct::{ASK, SLOTS, byte_of};
 use super::huge::Huge;
-use super::trie::SLOTS;
 use super::values::Values;
 
 /// Bytes of a page: the values of a byte.

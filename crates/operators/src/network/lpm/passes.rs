@@ -13,10 +13,10 @@
 use dpb_core::prefetch::prefetch;
 
 use super::block::{self, Entry, KIND_BITS, KINDS};
-use super::direct::{self, ASK, COARSE_AT, COARSE_BITS, FINE_BITS};
+use super::direct::{self, ASK, COARSE_AT, COARSE_BITS, FINE_BITS, ROOT_BITS};
 use super::ends::{Baseline, Ends, run};
 use super::hops::Hops;
-use super::trie::{ROOT_BITS, Trie};
+use super::trie::Trie;
 #[cfg(target_arch = "x86_64")]
 use crate::isa::Avx2;
 

@@ -8,16 +8,11 @@
 //! slot and the node below it come to for 24 bits stands beside that in [`Direct`], which lookups ask first.
 
 use super::block::{self, Entry};
-use super::direct::{self, ASK, Direct};
+use super::direct::{self, ASK, Direct, ROOT_BITS, SLOTS};
 use super::hops::NONE;
 use super::pages::{PAGE, Pages};
 use super::pool::Pool;
 use super::values::Values;
-
-/// Bits that the root looks up at once.
-pub(super) const ROOT_BITS: u8 = 16;
-/// Values of the root's bits.
-pub(super) const SLOTS: usize = 1 << ROOT_BITS;
 
 /// Routes of a node from which on its block, if it is a plain table, is changed in place. With fewer, it may fit a smaller one.
 const DENSE: usize = 32;
