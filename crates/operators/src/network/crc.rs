@@ -17,6 +17,8 @@ mod chained;
 pub mod combine;
 mod constants;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod folds;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod kernel;
 mod portable;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -146,25 +146,35 @@ impl Vectors for ArmCrc {
     }
 
     #[inline(always)]
-    fn word<A: Algorithm>(self, register: u64, word: u64) -> u64 {
+    fn word<A: Algorithm>(self, register: u64, next: u64) -> u64 {
         // SAFETY: the token exists only where these instructions do.
-        u64::from(unsafe {
-            match is_castagnoli::<A>() {
-                true => __crc32cd(register as u32, word),
-                false => __crc32d(register as u32, word),
-            }
-        })
+        u64::from(unsafe { word::<A>(register as u32, next) })
     }
 
     #[inline(always)]
-    fn byte<A: Algorithm>(self, register: u64, byte: u8) -> u64 {
+    fn byte<A: Algorithm>(self, register: u64, next: u8) -> u64 {
         // SAFETY: the token exists only where these instructions do.
-        u64::from(unsafe {
-            match is_castagnoli::<A>() {
-                true => __crc32cb(register as u32, byte),
-                false => __crc32b(register as u32, byte),
-            }
-        })
+        u64::from(unsafe { byte::<A>(register as u32, next) })
+    }
+}
+
+/// The register after eight bytes.
+#[inline]
+#[target_feature(enable = "crc")]
+fn word<A: Algorithm>(register: u32, word: u64) -> u32 {
+    match is_castagnoli::<A>() {
+        true => __crc32cd(register, word),
+        false => __crc32d(register, word),
+    }
+}
+
+/// The register after one byte.
+#[inline]
+#[target_feature(enable = "crc")]
+fn byte<A: Algorithm>(register: u32, byte: u8) -> u32 {
+    match is_castagnoli::<A>() {
+        true => __crc32cb(register, byte),
+        false => __crc32b(register, byte),
     }
 }
 

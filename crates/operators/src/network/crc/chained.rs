@@ -7,7 +7,7 @@ use dpb_core::Batch;
 
 use super::Algorithm;
 use super::constants::power_of_x;
-use super::kernel::{blocks, joined};
+use super::folds::{blocks, joined};
 use super::vectors::{Task, Vectors, by, by_vectors};
 
 /// Items from this length on go one by one.
