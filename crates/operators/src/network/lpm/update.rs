@@ -14,12 +14,12 @@ use dpb_core::{
     spec::{self},
 };
 
+use super::direct::ROOT_BITS;
 use super::generator::Generated;
 use super::loaded::Loaded;
 use super::lookup::routes_given;
 use super::route::{Address, Prefix, Route};
 use super::script::{Change, change_bytes, changes, parse, write_change};
-use super::direct::ROOT_BITS;
 use super::{Lpm, NO_ROUTE};
 use crate::entry::{Case, Entry, PORTABLE, own};
 use crate::implementation::Implementation;
