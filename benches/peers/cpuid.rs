@@ -1,6 +1,6 @@
 //! A CPU made to look like one of a lower level to every library of this process, also to those that ask it themselves.
 //!
-//! Linux can have the instruction `cpuid` fault (`arch_prctl(ARCH_CPUID, 0)`; Intel's and some hypervisors' CPUs, `cpuid_fault` in
+//! Linux can have the instruction `cpuid` fault (`arch_prctl(ARCH_SET_CPUID, 0)`; Intel's and some hypervisors' CPUs, `cpuid_fault` in
 //! `/proc/cpuinfo`). The fault's handler answers in its place, without the features above the level. Whoever asks after [`hide_above`]
 //! sees them nowhere: isa-l, libdeflate, Hyperscan and the standard library's own detection choose as they would on such a CPU. What was
 //! asked before the program began (glibc, constructors of shared libraries) is not answered again: `GLIBC_TUNABLES` and
@@ -8,13 +8,16 @@
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The level that [`hide_above`] left, once it succeeded.
+/// The level that is left, for the handler: set before the first fault.
 static LEFT: OnceLock<usize> = OnceLock::new();
+/// True if [`hide_above`] hides something that the CPU has.
+static HIDES: AtomicBool = AtomicBool::new(false);
 
-/// The level that is left to every library of this process, if one is.
-pub fn level() -> Option<&'static str> {
-    LEFT.get().map(|at| LEVELS[*at].0)
+/// True if something that this CPU has is hidden from every library of this process.
+pub fn hides() -> bool {
+    HIDES.load(Ordering::Relaxed)
 }
 
 /// A leaf of `cpuid`, its subleaf if it has any, and the bits of EAX, EBX, ECX and EDX that a level takes away.
@@ -108,19 +111,22 @@ fn lacks(at: usize, leaf: u32, subleaf: u32) -> [u32; 4] {
     all
 }
 
-/// Hides from now on what lies above `level`; nothing if it is not x86-64's.
+/// Hides from now on what lies above `level`.
 ///
 /// # Errors
-/// The reason why this machine cannot: then nothing is hidden.
+/// The level is none of x86-64's, or the reason why this machine cannot: then nothing is hidden.
 ///
 /// # Panics
 /// If it is called twice.
 pub fn hide_above(level: &str) -> Result<(), String> {
     let at = LEVELS.iter().position(|(name, _)| *name == level);
     let at = at.ok_or_else(|| format!("{level} is no level of x86-64"))?;
+    let hides = faulting::has_any(at);
     faulting::start()?;
     LEFT.set(at).expect("called once");
-    faulting::enable(false)
+    faulting::enable(false)?;
+    HIDES.store(hides, Ordering::Relaxed);
+    Ok(())
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -132,9 +138,9 @@ mod faulting {
     use std::mem::MaybeUninit;
     use std::sync::OnceLock;
 
-    use super::{LEFT, lacks};
+    use super::{LEFT, LEVELS, lacks};
 
-    /// `ARCH_CPUID` of the kernel's `asm/prctl.h`, which sets whether `cpuid` runs in this thread and those it starts.
+    /// Of the kernel's `asm/prctl.h`: has `cpuid` run or fault in this thread and those it starts.
     const ARCH_SET_CPUID: c_int = 0x1012;
     /// The instruction.
     const CPUID: [u8; 2] = [0x0f, 0xa2];
@@ -142,7 +148,20 @@ mod faulting {
     /// What was there for SIGSEGV before.
     static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-    /// Sets whether `cpuid` runs (or faults).
+    /// True if the CPU has anything that the level at `at` lacks.
+    pub(super) fn has_any(at: usize) -> bool {
+        let all = LEVELS[..=at].iter().flat_map(|(_, hidden)| *hidden);
+        let mut said = all.map(|hidden| {
+            let said = __cpuid_count(hidden.leaf, hidden.subleaf.unwrap_or(0));
+            let said = [said.eax, said.ebx, said.ecx, said.edx];
+            said.iter()
+                .zip(hidden.registers)
+                .any(|(said, lacks)| said & lacks != 0)
+        });
+        said.any(|has| has)
+    }
+
+    /// Has `cpuid` run if `runs`, else fault.
     pub(super) fn enable(runs: bool) -> Result<(), String> {
         // SAFETY: this call changes nothing but the faulting of `cpuid`.
         let failed = unsafe {
@@ -184,8 +203,9 @@ mod faulting {
         let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
         let registers = &mut context.uc_mcontext.gregs;
         let at = registers[libc::REG_RIP as usize];
-        // A general protection fault, not one of memory, so that the instruction can be read.
-        // SAFETY: it was fetched from there.
+        // A general protection fault, not one of memory.
+        // SAFETY: an instruction was fetched from there. Were it shorter, and the last one of its page, this would be a fault of memory, and end
+        // the process as the first one would have.
         let is_cpuid =
             info.si_code == libc::SI_KERNEL && unsafe { (at as *const [u8; 2]).read() } == CPUID;
         let level = LEFT.get().copied();
@@ -218,6 +238,10 @@ mod faulting {
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 mod faulting {
+    pub(super) fn has_any(_: usize) -> bool {
+        false
+    }
+
     pub(super) fn enable(_: bool) -> Result<(), String> {
         start()
     }
@@ -230,6 +254,58 @@ mod faulting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The variable that a process of a test's own has.
+    const INSIDE: &str = "DPB_TEST_CPUID";
+
+    /// In a process of its own, since the standard library asks once, and what is hidden stays hidden.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn what_is_hidden_is_seen_by_no_thread() {
+        use std::arch::x86_64::__cpuid_count;
+        if std::env::var_os(INSIDE).is_none() {
+            let name = "cpuid::tests::what_is_hidden_is_seen_by_no_thread";
+            let output = std::process::Command::new(std::env::current_exe().expect("this test"))
+                .args(["--exact", name, "--nocapture"])
+                .env(INSIDE, "1")
+                .output()
+                .expect("runs");
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{said}");
+            if let Some(why) = said.lines().find(|line| line.starts_with("skipped: ")) {
+                println!("{why}");
+            }
+            return;
+        }
+        let of = |leaf| {
+            let said = __cpuid_count(leaf, 0);
+            [said.eax, said.ebx, said.ecx, said.edx]
+        };
+        let before = [0, 1, 7].map(of);
+        if let Err(why) = hide_above("x86-64-v2") {
+            println!("skipped: {why}");
+            return;
+        }
+        for after in [
+            [0, 1, 7].map(of),
+            std::thread::spawn(move || [0, 1, 7].map(of))
+                .join()
+                .expect("ends"),
+        ] {
+            assert_eq!(after[0], before[0], "the highest leaf and the vendor");
+            let without = |leaf, at: usize, register: usize| {
+                before[at][register] & !lacks(3, leaf, 0)[register]
+            };
+            // Bits 24 to 31 of EBX name the core that answers.
+            assert_eq!(after[1][2], without(1, 1, 2));
+            assert_eq!(
+                after[2],
+                [0, 1, 2, 3].map(|register| without(7, 2, register))
+            );
+        }
+        assert!(!is_x86_feature_detected!("avx2"));
+        assert_eq!(hides(), before[1][2] >> 28 & 1 == 1, "AVX");
+    }
 
     /// By Intel's manual: AVX2 is bit 5 of EBX of leaf 7, AVX-512 F bit 16, VAES bit 9 of ECX; AVX is bit 28 of ECX of leaf 1.
     #[test]

@@ -191,7 +191,7 @@ impl Bench {
     }
 
     fn rows(&self, group: &'static str) -> impl Iterator<Item = Row> {
-        let is_below_v4 = Level::here().name() != "x86-64-v4";
+        let is_below_v4 = cfg!(target_arch = "x86_64") && Level::here().name() != "x86-64-v4";
         let goal = move |shape: &Shape| {
             let below_v4 = shape.below_v4.or(self.below_v4);
             below_v4.filter(|_| is_below_v4).unwrap_or(shape.goal)

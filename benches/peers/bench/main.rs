@@ -144,7 +144,7 @@ fn new_record(evidence: &Evidence) -> Record {
     if let Evidence::Emulated { by } = evidence {
         record.provenance.cpu_model.clone_from(by);
     }
-    if cpuid::level().is_some() {
+    if cpuid::hides() {
         record.provenance.cpu_level += " (masked)";
     }
     record

@@ -16,7 +16,7 @@ static IMB_MGR *manager(void)
 	IMB_MGR *manager = alloc_mb_mgr(is_v4 || !strcmp(level, "x86-64-v3-vaes") ? 0 : IMB_FLAG_GFNI_OFF);
 	if (is_v4)
 		init_mb_mgr_auto(manager, NULL);
-	else if (!strcmp(level, "x86-64-v2"))
+	else if (!strcmp(level, "x86-64-v2") || !strcmp(level, "x86-64-v1"))
 		init_mb_mgr_sse(manager);
 	else
 		init_mb_mgr_avx2(manager);

@@ -41,7 +41,11 @@ fn every_length_as_crc_fast_has_it() {
         1500, 4095, 4096, 4097, 8191, 32_767, 32_768, 40_000, 65_536, 140_000,
     ];
     for (path, crc) in kernels() {
-        for len in (0..=1100).chain(long) {
+        let strides = [248, 376, 632]
+            .into_iter()
+            .flat_map(|step| [4, 8, 16, 24].map(|n| n * step));
+        let borders = strides.flat_map(|len| [len - 1, len, len + 1]);
+        for len in (0..=1100).chain(borders).chain(long) {
             let data = &bytes[len % 64..][..len];
             let right = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, data);
             assert_eq!(crc.checksum(data), right, "{path}, {len} bytes");

@@ -102,7 +102,13 @@ fn assert_lengths<A: Algorithm>(theirs: crc_fast::CrcAlgorithm) {
     let bytes = Input::random(1, 70_100, 1).bytes;
     for path in paths::<A>() {
         let kernel = Crc::<A>::new(path).expect("available");
-        for len in (0..=700).chain([1023, 1024, 1500, 8191, 32_768, 40_000, 70_000]) {
+        // About the strides of vectors of 16, 32 and 64 bytes, two and eight steps long, and their multiples.
+        let strides = [248, 376, 632]
+            .into_iter()
+            .flat_map(|step| [2, 4, 8, 16, 24].map(|n| n * step));
+        let borders = strides.flat_map(|len| [len - 1, len, len + 1]);
+        let long = [1023, 1024, 1500, 8191, 32_768, 40_000, 70_000];
+        for len in (0..=700).chain(borders).chain(long) {
             let data = &bytes[len % 64..][..len];
             let crc: u64 = kernel.checksum(data).into();
             let right = crc_fast::checksum(theirs, data);

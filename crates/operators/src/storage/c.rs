@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// Whether the compiler takes `claims` behind `headers`; `None` where there is no compiler, or no such header.
+/// What the compiler has against `claims` behind `headers`; `None` where there is no compiler, or no such header.
 pub(super) fn compiles(headers: &str, claims: &str) -> Option<Result<(), String>> {
     compile(headers)?.ok()?;
     compile(&format!("{headers}{claims}"))

@@ -72,7 +72,7 @@ fn of_path(path: Implementation, remedy: &str) -> Finding {
             Finding::found(LIBRARY, path.name(), format!("{code}, for {names}"))
         }
         _ => {
-            let detail = format!("needs {}; {names} do without it", path.needs());
+            let detail = format!("needs {}; done without it: {names}", path.needs());
             Finding::missing(LIBRARY, path.name(), detail, remedy)
         }
     }

@@ -162,7 +162,8 @@ pub(super) fn advance<A: Algorithm, V: Vectors>(v: V, register: u64, data: &[u8]
     let (mut register, mut data) = (register, data);
     if data.len() >= LONG_BYTES_MIN {
         (register, data) = strides::<A, V, 8>(v, register, data);
-    } else if data.len() >= const { 2 * step_bytes::<V>() } {
+    }
+    if data.len() >= const { 2 * step_bytes::<V>() } {
         (register, data) = strides::<A, V, 2>(v, register, data);
     }
     if V::BYTES > 16 && data.len() >= const { 4 * V::BYTES } {

@@ -166,6 +166,7 @@ impl<A: Algorithm> Task for Forward<A> {
     }
 }
 
+/// Of CRCs of up to 32 bits: for longer ones a record has no room, and this does not compile.
 impl<A: Algorithm> Kernel for Combine<A> {
     type Scratch = ();
 
@@ -180,6 +181,7 @@ impl<A: Algorithm> Kernel for Combine<A> {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
+        const { assert!(size_of::<A::Crc>() <= 4) };
         dpb_core::records(batch, out, RECORD_BYTES, |bytes, slots| {
             let (records, _) = bytes.as_chunks();
             for (record, slot) in records.iter().zip(slots) {

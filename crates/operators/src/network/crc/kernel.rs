@@ -1,4 +1,4 @@
-//! The CRCs' kernel, one for all instruction sets and polynomials: carry-less products fold a message by a vector each two (Gopal et al., Fast
+//! The CRCs' kernel, one for all instruction sets and polynomials: two carry-less products a lane fold a vector into the next one (Gopal et al., Fast
 //! CRC Computation for Generic Polynomials Using PCLMULQDQ, Intel 2009), until one vector is left that has the message's remainder.
 //!
 //! A fold's result comes five cycles or more after it began, and another could begin every two. So four items of a batch go side by side, and

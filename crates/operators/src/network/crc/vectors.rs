@@ -30,7 +30,8 @@ pub(super) trait Vectors: Copy {
     /// The first bytes of `bytes`.
     fn load(self, bytes: &[u8]) -> Self::Vector;
 
-    /// The first `len` bytes of `item`, 1 to [`Vectors::BYTES`], in the top of a vector, zeros below. The item has at least sixteen.
+    /// The first `len` bytes of `item`, 1 to [`Vectors::BYTES`], in the top of a vector, zeros below. The item has at least sixteen, unless
+    /// vectors load by a mask.
     fn head(self, item: &[u8], len: usize) -> Self::Vector;
 
     /// A word in the low half of the lowest lane, zeros above.

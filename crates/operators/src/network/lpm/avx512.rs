@@ -164,7 +164,7 @@ static HIGHEST: [u32; LANES] = {
 };
 
 /// Addresses of `bytes` bytes in a call from which on this is the faster way. With fewer, passes cost more than they hide: bursts of IPv4
-/// addresses, few of which go on behind the direct tables, are looked up by [`passes`](super::passes).
+/// addresses are looked up by [`dir`](super::dir).
 pub(super) fn pays_from(bytes: usize) -> usize {
     match bytes {
         4 => STRETCH,

@@ -14,9 +14,11 @@ use super::values::Values;
 pub(super) const PAGE: usize = 256;
 /// Children that the fine table can name.
 pub(super) const NAMED: usize = (u8::MAX - ASK) as usize;
+/// Sizes of room for a slot's pages: 1, 2, 4 and so on to 64.
+const ROOMS: usize = 7;
 /// Pages of a fresh table, of which the first [`NAMED`] leave all to the trie.
 const PAGES_START: usize = 4096;
-/// Most pages: 256 MiB.
+/// Most pages, with those for which there is room alone: 256 MiB.
 const PAGES_MAX: usize = 1 << 20;
 
 /// The pages of all slots.
@@ -30,9 +32,9 @@ pub(super) struct Pages {
     /// Pages that were ever given out, and how many may be.
     used: usize,
     most: usize,
-    /// The places of pages that were given back, by how many lie side by side.
-    free: Vec<Vec<u32>>,
-    /// True if each child has had its page so far.
+    /// The places of room that was given back, by the logarithm of its pages.
+    free: [Vec<u32>; ROOMS],
+    /// True if each child has had its page so far. Once it is not, it stays so.
     is_whole: bool,
 }
 
@@ -45,9 +47,9 @@ impl Pages {
             memory,
             first: filled(0),
             count: filled(0),
-            used: NAMED,
+            used: 1 << (ROOMS - 1),
             most: PAGES_MAX,
-            free: vec![Vec::new(); NAMED + 1],
+            free: [const { Vec::new() }; ROOMS],
             is_whole: true,
         }
     }
@@ -77,31 +79,36 @@ impl Pages {
         self.is_whole
     }
 
-    /// Bytes of pages that were ever given out.
-    pub(super) fn bytes(&self) -> usize {
+    /// Bytes of pages that were ever given out, and of the places of the first ones.
+    pub(super) fn lookup_bytes(&self) -> usize {
+        self.bytes() + size_of_val(&*self.first)
+    }
+
+    fn bytes(&self) -> usize {
         self.used * PAGE
     }
 
     /// Makes `slot` have as many pages as it has children, whatever they were; what they hold is to be written.
     pub(super) fn reset(&mut self, slot: usize, children: usize) {
         self.is_whole &= children <= NAMED;
-        let children = children.min(NAMED);
-        if usize::from(self.count[slot]) != children {
-            let first = self.take(children);
-            self.replace(slot, first, children);
-        }
+        let (before, count) = self.of(slot);
+        let to = self.place_for(before, count, children.min(NAMED));
+        self.replace(slot, to, children.min(NAMED));
     }
 
     /// A child has come to `slot` as the one of this `number`; its page is to be written.
     pub(super) fn insert(&mut self, slot: usize, number: usize) {
         let (from, before) = self.of(slot);
         self.is_whole &= before < NAMED;
+        if number >= NAMED {
+            return;
+        }
         let count = (before + 1).min(NAMED);
-        let to = self.take(count);
+        let to = self.place_for(from, before, count);
         if to != 0 {
-            let kept = number.min(count);
-            self.copy(from, to, kept);
-            self.copy(from + kept, to + kept + 1, count.saturating_sub(kept + 1));
+            // Those behind first, which may only move up by one.
+            self.copy(from + number, to + number + 1, count - number - 1);
+            self.copy(from, to, number);
         }
         self.replace(slot, to, count);
     }
@@ -110,7 +117,7 @@ impl Pages {
     pub(super) fn remove(&mut self, slot: usize, number: usize, left: usize) {
         let (from, before) = self.of(slot);
         let count = left.min(NAMED);
-        let to = self.take(count);
+        let to = self.place_for(from, before, count);
         if to != 0 {
             let kept = number.min(count);
             let moved = before.saturating_sub(kept + 1);
@@ -146,20 +153,28 @@ impl Pages {
         })
     }
 
-    /// The place of so many pages side by side; 0 if there is no room, or none is asked for.
-    fn take(&mut self, count: usize) -> usize {
-        if count == 0 {
-            return 0;
+    /// The place for `count` pages of a slot that has `before` at `from`: the same one if there is room; 0 if there is none, or none is needed.
+    fn place_for(&mut self, from: usize, before: usize, count: usize) -> usize {
+        match (from, count) {
+            (_, 0) => 0,
+            (0, _) => self.take(count),
+            _ if room_log2(before) == room_log2(count) => from,
+            _ => self.take(count),
         }
-        if let Some(place) = self.free[count].pop() {
+    }
+
+    /// The place of room for `count` pages side by side; 0 if there is none.
+    fn take(&mut self, count: usize) -> usize {
+        let log2 = room_log2(count);
+        if let Some(place) = self.free[log2].pop() {
             return place as usize;
         }
-        if self.used + count > self.most {
+        let place = self.used;
+        if place + (1 << log2) > self.most {
             self.is_whole = false;
             return 0;
         }
-        let place = self.used;
-        self.used += count;
+        self.used += 1 << log2;
         if self.used * PAGE > self.memory.len() {
             let mut memory = Huge::zeroed(2 * self.memory.len());
             memory[..place * PAGE].copy_from_slice(&self.memory[..place * PAGE]);
@@ -173,11 +188,11 @@ impl Pages {
         (self.first[slot] as usize, usize::from(self.count[slot]))
     }
 
-    /// Gives a slot's pages back, and gives it others.
+    /// Gives a slot's pages back, unless they stay, and gives it others.
     fn replace(&mut self, slot: usize, first: usize, count: usize) {
         let (before, many) = self.of(slot);
-        if before != 0 {
-            self.free[many].push(before as u32);
+        if before != 0 && before != first {
+            self.free[room_log2(many)].push(before as u32);
         }
         self.first[slot] = first as u32;
         self.count[slot] = count as u8;
@@ -204,6 +219,11 @@ impl Clone for Pages {
             is_whole: self.is_whole,
         }
     }
+}
+
+/// The logarithm of the pages that there is room for where a slot has `count` of them.
+fn room_log2(count: usize) -> usize {
+    count.next_power_of_two().trailing_zeros() as usize
 }
 
 fn filled<T: Copy>(value: T) -> Box<[T; SLOTS]> {

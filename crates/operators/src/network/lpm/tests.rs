@@ -131,7 +131,7 @@ fn assert_changes<A: Address>(
 ) -> Result<(), TestCaseError> {
     let mut table = Lpm::new(base).expect("fits");
     let mut model = Model::new(base);
-    let addresses = edges(&prefixes_of(changes));
+    let addresses = [edges(&prefixes_of(changes)), edges(base)].concat();
     for (prefix, hop) in changes {
         prop_assert_eq!(table.exact(*prefix), model.exact(*prefix));
         match hop {
@@ -151,8 +151,13 @@ fn assert_changes<A: Address>(
     assert_agrees(&table, &model, &addresses);
     let fresh = Lpm::new(&table.routes()).expect("fits");
     assert_agrees(&fresh, &model, &addresses);
-    for route in table.routes() {
+    for (left, route) in table.routes().into_iter().enumerate().rev() {
         prop_assert_eq!(table.remove(route.prefix), Some(route.hop));
+        model.remove(route.prefix);
+        // Where half of them are gone, and where few are left.
+        if left == base.len() / 2 || left == 3 {
+            assert_agrees(&table, &model, &addresses);
+        }
     }
     prop_assert!(table.is_empty());
     for address in addresses {
@@ -185,9 +190,17 @@ proptest! {
             (crowded(), prop::option::weighted(0.5, hops())),
             0..120,
         ),
+        gone in prop::collection::vec(0u32..80, 0..60),
         children in 50u32..80,
     ) {
-        assert_changes(&changes, &in_one_slot(children))?;
+        let base = in_one_slot(children);
+        let gone = gone.iter().filter_map(|number| Some((base.get(*number as usize)?.prefix, None)));
+        // Removals of what is there between changes of which few are.
+        let mut all: Vec<_> = gone.collect();
+        all.extend(changes);
+        let half = all.len() / 2;
+        all.rotate_left(half);
+        assert_changes(&all, &base)?;
     }
 
     #[test]
@@ -205,8 +218,16 @@ proptest! {
             table.insert(prefix, hop).expect("fits");
             model.insert(prefix, hop);
         }
-        assert_agrees(&table, &model, &edges(&prefixes_of(&changes)));
-        assert_agrees(&table, &model, &edges(&in_one_slot(40)));
+        let addresses = [edges(&prefixes_of(&changes)), edges(&in_one_slot(40))].concat();
+        assert_agrees(&table, &model, &addresses);
+        // Room again, and what was there goes one by one.
+        table.trie.limit_pages(1000);
+        for (number, route) in in_one_slot(40).iter().enumerate() {
+            prop_assert_eq!(table.remove(route.prefix), model.remove(route.prefix));
+            if number % 13 == 0 {
+                assert_agrees(&table, &model, &addresses);
+            }
+        }
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Trie {
 
     /// Bytes that lookups may read.
     pub(super) fn lookup_bytes(&self) -> usize {
-        let pages = self.pages.as_ref().map_or(0, Pages::bytes);
+        let pages = self.pages.as_ref().map_or(0, Pages::lookup_bytes);
         direct::BYTES + pages + self.root.len() * size_of::<Entry>() + self.pool.used()
     }
 

@@ -19,7 +19,7 @@ fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
     right
 }
 
-/// Whether a sequence of `item`, as far as it can be read, has an offset of 0.
+/// True if a sequence of `item`, as far as it can be read, has an offset of 0.
 fn has_offset_of_zero(item: &[u8]) -> bool {
     let mut bytes = item.iter().copied();
     let read = |bytes: &mut dyn Iterator<Item = u8>| -> Option<bool> {
@@ -62,8 +62,17 @@ fn an_offset_of_zero_is_where_the_paths_part() {
     assert!(has_offset_of_zero(&item));
     assert_eq!(portable::decode(&item, 100), Err(JobError::Malformed));
     assert_eq!(library::decode(&item, &mut [0; 100]), Ok(26 + 8 + 12));
-    spoil(&mut item, 1);
-    let _ = decoded(&item, 100);
+    let mut emptied = 0;
+    for seed in 0..200 {
+        let mut spoilt = item.clone();
+        spoil(&mut spoilt, seed);
+        let room = spoilt.len() * 255;
+        let portable = portable::decode(&spoilt, room).map(|plain| plain.len());
+        let library = library::decode(&spoilt, &mut vec![0; room]);
+        assert_eq!(portable.is_ok(), library.is_ok(), "{seed}");
+        emptied += usize::from(spoilt.is_empty());
+    }
+    assert!(emptied > 0, "no seed leaves the offset of zero");
 }
 
 /// The output of each path for `plain`.

@@ -70,7 +70,7 @@ impl LibSnappy {
     }
 }
 
-/// Whether a version is 1.2 or later.
+/// True if a version is 1.2 or later.
 fn is_new(version: &str) -> bool {
     let mut parts = version.split('.').map(str::parse::<u32>);
     matches!((parts.next(), parts.next()), (Some(Ok(1)), Some(Ok(2..))))
