@@ -3,8 +3,8 @@
 //!
 //! What a lookup waits for is memory, and a CPU has as many lookups under way as its reorder buffer holds instructions of. So the loop is as
 //! short as can be. One branch depends on what a table says: whether a route of more than 24 bits counts, which is rare and mostly guessed. To do
-//! without it, by reading a page for every address, takes twice the instructions, and was slower in all calls of up to 524,288 addresses (the table of
-the bench `peers`, on a Xeon of family 6, model 207).
+//! without it, by reading a page for every address, takes twice the instructions, and was slower in calls of 32 to 524,288 addresses (a Xeon of
+//! family 6, model 207, at x86-64-v3 and with AVX-512's gathers).
 //!
 //! The coarse table pays where it decides for most addresses of a call. From time to time a stretch asks it first, and says whether the next ones do.
 
