@@ -5,17 +5,17 @@
 //! what a level is.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::{Outcome, Part, Tally};
+use super::{Part, Tally};
 use crate::aarch64::{Emulation, Toolchain};
 use crate::bench::programs::{Program, build};
 use crate::shell;
 
-/// The crates whose code is chosen by the CPU.
-const CRATES: [&str; 2] = ["crates/operators", "crates/dbmods"];
+/// The crates whose code is chosen by the CPU, and the folder of the tests that reach it.
+const CRATES: [(&str, &str); 2] = [("crates/operators", ""), ("crates/dbmods", "src")];
 /// The cores of 64-bit Arm, from BlueField-2's (Armv8.0 with AES, SHA-1, SHA-256) over Armv8.2 to all that qemu has (SHA-512, SVE2).
 pub(super) const CORES: [&str; 3] = ["cortex-a72", "neoverse-n1", "max"];
 /// Arguments of a `cargo test` that are those of all tests, so that nothing is built twice.
@@ -28,14 +28,28 @@ pub(super) fn below_here() -> Vec<Part> {
         Ok(programs) => programs,
         Err(why) => return vec![Part::of("paths at lower levels", Err(why))],
     };
-    let run_at = |level: &&str| {
+    let run_at = |level: &str| {
         let how = |mut command: Command| {
             command.env("DPB_CPU_LEVEL", level);
             command
         };
         run(&format!("paths at {level}"), &programs, how)
     };
-    lower().iter().map(run_at).collect()
+    side_by_side(lower(), run_at)
+}
+
+/// What `run` makes of each, two at a time: many of these tests keep one core busy.
+fn side_by_side<T: Copy + Sync>(all: &[T], run: impl Fn(T) -> Part + Sync) -> Vec<Part> {
+    let run = &run;
+    let pairs = all.chunks(2).map(|pair| {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (pair.iter().map(|one| scope.spawn(move || run(*one)))).collect();
+            let ended = threads.into_iter().map(|thread| thread.join());
+            let parts = ended.map(|end| end.unwrap_or_else(|why| std::panic::resume_unwind(why)));
+            parts.collect::<Vec<_>>()
+        })
+    });
+    pairs.flatten().collect()
 }
 
 /// The levels below this CPU's, the highest last, by the names that `DPB_CPU_LEVEL` takes.
@@ -93,7 +107,7 @@ fn try_on_arm(cores: &[&str]) -> Result<Vec<Part>> {
         };
         run(&format!("paths on {}", emulation.cpu), &programs, how)
     };
-    Ok(emulations.iter().map(part).collect())
+    Ok(side_by_side(&emulations.iter().collect::<Vec<_>>(), part))
 }
 
 /// A program of tests, and the folder of its crate, in which it runs.
@@ -105,16 +119,19 @@ fn tests(cargo: &mut Command) -> Result<Vec<Test>> {
     let tests: Vec<Test> = programs
         .into_iter()
         .filter_map(|program| {
-            let mut folders = CRATES.iter().map(|folder| shell::root().join(folder));
-            let folder = folders.find(|folder| program.source.starts_with(folder))?;
+            let mut folders = CRATES.iter().map(|(name, inside)| {
+                let folder = shell::root().join(name);
+                (folder.join(inside), folder)
+            });
+            let (_, folder) = folders.find(|(inside, _)| program.source.starts_with(inside))?;
             Some((program, folder))
         })
         .collect();
-    ensure!(!tests.is_empty(), "no tests of {}", CRATES.join(", "));
+    ensure!(!tests.is_empty(), "no tests of kernels were built");
     Ok(tests)
 }
 
-/// Runs all `tests`, each as `how` says.
+/// Runs all `tests`, each as `how` says; shows what those said that failed.
 fn run(name: &str, tests: &[Test], how: impl Fn(Command) -> Command) -> Part {
     // What a level lacks, its tests say each time; whoever reads the sum of all wants what this machine lacks.
     let mut tally = Tally::default();
@@ -123,9 +140,24 @@ fn run(name: &str, tests: &[Test], how: impl Fn(Command) -> Command) -> Part {
         let mut command = Command::new(&program.path);
         command.current_dir(folder);
         let mut command = how(command);
-        let part = tally.run(&program.name, &mut command);
-        if let Outcome::Failed(why) = part.outcome {
-            failed.push(format!("{}: {why}", part.name));
+        command.stderr(Stdio::piped()).arg("--show-output");
+        let output = match command.output() {
+            Ok(output) => output,
+            Err(why) => {
+                failed.push(format!("{}: {why}", program.name));
+                continue;
+            }
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        let shown: Vec<&str> = said.lines().filter_map(|line| tally.hear(line)).collect();
+        if !output.status.success() {
+            let complaints = String::from_utf8_lossy(&output.stderr);
+            println!(
+                "{name}, {}:\n{}\n{complaints}",
+                program.name,
+                shown.join("\n")
+            );
+            failed.push(format!("{}: {}", program.name, output.status));
         }
     }
     let result = match failed.is_empty() {

@@ -54,7 +54,7 @@ impl Tally {
     }
 
     /// The line, if it is to be shown.
-    fn hear<'a>(&mut self, line: &'a str) -> Option<&'a str> {
+    pub(super) fn hear<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         if line == "successes:" {
             self.is_among_passed = true;
         } else if line == "failures:" {
