@@ -45,7 +45,7 @@ impl ByHand {
             .map(|(stage, of)| {
                 let spec = stage.operator().spec();
                 let entry = registry::of(spec)?;
-                let kernel = entry.direct(spec, cpu.path(entry)?)?;
+                let kernel = entry.direct(spec, cpu.path(entry, spec)?)?;
                 anyhow::Ok(Kernel {
                     kernel,
                     items: Vec::with_capacity(BURST),
