@@ -3,7 +3,7 @@
 
 use std::arch::aarch64::*;
 
-use super::vectors::{Task, Vectors, by, order, register, taken};
+use super::vectors::{Task, Vectors};
 use super::{Algorithm, Castagnoli, Ieee};
 use crate::isa::ArmCrc;
 
@@ -113,31 +113,6 @@ impl Vectors for ArmCrc {
                 false => vgetq_lane_u64::<0>(lane),
             }
         }
-    }
-
-    #[inline(always)]
-    fn registers<A: Algorithm>(self, [a, b, c, d]: [uint64x2_t; 4]) -> [u64; 4] {
-        let order = order::<A, Self>();
-        [
-            register::<A, _>(self, order, a),
-            register::<A, _>(self, order, b),
-            register::<A, _>(self, order, c),
-            register::<A, _>(self, order, d),
-        ]
-    }
-
-    #[inline(always)]
-    fn lines<A: Algorithm>(self, items: &[[u8; 64]; 4]) -> [u64; 4] {
-        let by_16 = by::<A, _, 16>(self);
-        let mut lanes = [self.first(A::INITIAL); 4];
-        for (lane, item) in lanes.iter_mut().zip(items) {
-            *lane = taken::<A, _>(self, self.plus(*lane, self.load(item)));
-            for at in [16, 32, 48] {
-                let next = taken::<A, _>(self, self.load(&item[at..]));
-                *lane = self.folded(*lane, by_16, next);
-            }
-        }
-        self.registers::<A>(lanes)
     }
 
     #[inline(always)]

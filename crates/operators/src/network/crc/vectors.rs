@@ -71,11 +71,32 @@ pub(super) trait Vectors: Copy {
     /// A half of the lowest lane: the low one, or the high one.
     fn half<const HIGH: bool>(self, lanes: Self::Vector) -> u64;
 
-    /// The registers of four items, each folded into a vector.
-    fn registers<A: Algorithm>(self, items: [Self::Vector; 4]) -> [u64; 4];
+    /// The registers of four items, each folded into a vector; as vectors of one lane have them.
+    #[inline(always)]
+    fn registers<A: Algorithm>(self, [a, b, c, d]: [Self::Vector; 4]) -> [u64; 4] {
+        let order = order::<A, Self>();
+        [
+            register::<A, _>(self, order, a),
+            register::<A, _>(self, order, b),
+            register::<A, _>(self, order, c),
+            register::<A, _>(self, order, d),
+        ]
+    }
 
-    /// The registers of four items of 64 bytes.
-    fn lines<A: Algorithm>(self, items: &[[u8; 64]; 4]) -> [u64; 4];
+    /// The registers of four items of 64 bytes; as vectors of one lane have them.
+    #[inline(always)]
+    fn lines<A: Algorithm>(self, items: &[[u8; 64]; 4]) -> [u64; 4] {
+        let by_16 = by::<A, _, 16>(self);
+        let mut lanes = [self.first(A::INITIAL); 4];
+        for (lane, item) in lanes.iter_mut().zip(items) {
+            *lane = taken::<A, _>(self, self.plus(*lane, self.load(item)));
+            for at in [16, 32, 48] {
+                let next = taken::<A, _>(self, self.load(&item[at..]));
+                *lane = self.folded(*lane, by_16, next);
+            }
+        }
+        self.registers::<A>(lanes)
+    }
 
     /// True if an instruction computes it.
     fn has_instruction<A: Algorithm>() -> bool;

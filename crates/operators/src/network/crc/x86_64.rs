@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::constants::{Order, fold};
-use super::vectors::{Task, Vectors, by, order, reduced, register, taken};
+use super::vectors::{Task, Vectors, by, order, reduced, taken};
 use super::{Algorithm, Castagnoli};
 use crate::isa::{Avx512, Sse42, VaesAvx2};
 
@@ -145,31 +145,6 @@ impl Vectors for Sse42 {
                 false => _mm_cvtsi128_si64(lane).cast_unsigned(),
             }
         }
-    }
-
-    #[inline(always)]
-    fn registers<A: Algorithm>(self, [a, b, c, d]: [__m128i; 4]) -> [u64; 4] {
-        let order = order::<A, Self>();
-        [
-            register::<A, _>(self, order, a),
-            register::<A, _>(self, order, b),
-            register::<A, _>(self, order, c),
-            register::<A, _>(self, order, d),
-        ]
-    }
-
-    #[inline(always)]
-    fn lines<A: Algorithm>(self, items: &[[u8; 64]; 4]) -> [u64; 4] {
-        let by_16 = by::<A, _, 16>(self);
-        let mut lanes = [self.first(A::INITIAL); 4];
-        for (lane, item) in lanes.iter_mut().zip(items) {
-            *lane = taken::<A, _>(self, self.plus(*lane, self.load(item)));
-            for at in [16, 32, 48] {
-                let next = taken::<A, _>(self, self.load(&item[at..]));
-                *lane = self.folded(*lane, by_16, next);
-            }
-        }
-        self.registers::<A>(lanes)
     }
 }
 
