@@ -125,7 +125,7 @@ fn verifier(
             rsa::aws_lc::verifier(bits, padding, spki)
         }
         #[cfg(feature = "aws-lc")]
-        (Implementation::AwsLc, Dsa) => Ok(Box::new(dsa::aws_lc::Key::public(spki)?)),
+        (Implementation::AwsLc, Dsa) => Ok(Box::new(dsa::aws_lc::Prepared::new(spki)?)),
         #[cfg(feature = "aws-lc")]
         (Implementation::AwsLc, Ecdsa { curve }) => ecdsa::aws_lc::verifier(curve, spki),
         (path, Rsa { .. }) => Err(path.missing("rsa-verify", PATHS)),

@@ -2,13 +2,19 @@
 //! AWS-LC's generator.
 #![allow(unsafe_code)]
 
-use std::ptr::{NonNull, null, null_mut};
+use std::ptr::{NonNull, null};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_sys as sys;
 use dpb_core::{JobError, SetupError};
 
-use crate::security::asymmetric::{FAILED, Signer, Verifier, refused};
+use crate::security::asymmetric::{FAILED, Signer, refused};
+
+mod numbers;
+mod verifier;
+
+use numbers::Number;
+pub(in crate::security) use verifier::Prepared;
 
 /// Bytes of *r*, and of *s*: those of the group's order.
 const HALF: usize = 32;
@@ -32,7 +38,7 @@ impl Key {
     }
 
     /// Of SubjectPublicKeyInfo.
-    pub(in crate::security) fn public(spki: &[u8]) -> Result<Self, SetupError> {
+    fn public(spki: &[u8]) -> Result<Self, SetupError> {
         Self::parsed(spki, sys::EVP_parse_public_key)
     }
 
@@ -59,6 +65,22 @@ impl Key {
             other => Err(refused(format!(
                 "a group whose order has {other} bytes, not {HALF}"
             ))),
+        }
+    }
+
+    /// *p*, *q*, *g* and *y*.
+    fn public_numbers(&self) -> Option<[Number; 4]> {
+        let (mut p, mut q, mut g, mut y) = (null(), null(), null(), null());
+        // SAFETY: the key is alive, and so are its numbers, which are copied.
+        unsafe {
+            sys::DSA_get0_pqg(self.0.as_ptr(), &mut p, &mut q, &mut g);
+            sys::DSA_get0_key(self.0.as_ptr(), &mut y, std::ptr::null_mut());
+            Some([
+                Number::copy(p)?,
+                Number::copy(q)?,
+                Number::copy(g)?,
+                Number::copy(y)?,
+            ])
         }
     }
 
@@ -100,53 +122,12 @@ impl Signer for Key {
     }
 }
 
-impl Verifier for Key {
-    fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
-        let (r, s) = signature.split_at(HALF);
-        let Some(signature) = Signature::of(r, s) else {
-            return false;
-        };
-        let digest = digest(&SHA256, message);
-        let mut is_valid = 0;
-        // SAFETY: the digest is as long as said; signature and key are alive; the answer goes into a place of our own.
-        let is_done = unsafe {
-            sys::DSA_do_check_signature(
-                &mut is_valid,
-                digest.as_ref().as_ptr(),
-                digest.as_ref().len(),
-                signature.0.as_ptr(),
-                self.0.as_ptr(),
-            )
-        };
-        is_done == 1 && is_valid == 1
-    }
-}
-
 /// A pair of numbers, ours.
 struct Signature(NonNull<sys::DSA_SIG>);
 
-impl Signature {
-    /// Of numbers whose most significant byte is first. `None` without memory.
-    fn of(r: &[u8], s: &[u8]) -> Option<Self> {
-        // SAFETY: `BN_bin2bn` reads as many bytes as said, and without a number to fill makes one. `DSA_SIG_set0` takes both
-        // over if it succeeds, which it does unless one is null; then both are freed here (null is nothing to free).
-        unsafe {
-            let made = Self(NonNull::new(sys::DSA_SIG_new())?);
-            let r = sys::BN_bin2bn(r.as_ptr(), r.len(), null_mut());
-            let s = sys::BN_bin2bn(s.as_ptr(), s.len(), null_mut());
-            if sys::DSA_SIG_set0(made.0.as_ptr(), r, s) == 1 {
-                return Some(made);
-            }
-            sys::BN_free(r);
-            sys::BN_free(s);
-        }
-        None
-    }
-}
-
 impl Drop for Signature {
     fn drop(&mut self) {
-        // SAFETY: made by `DSA_do_sign` or `DSA_SIG_new` for us alone.
+        // SAFETY: made by `DSA_do_sign` for us alone.
         unsafe { sys::DSA_SIG_free(self.0.as_ptr()) }
     }
 }
