@@ -86,10 +86,7 @@ impl Kernel for Strcmp {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         out.each(batch, |item, order| {
             order[0] = match self.0 {
-                Implementation::Libc => {
-                    let [first, second] = halves(item);
-                    libc::order(first, second).signum() as u8
-                }
+                Implementation::Libc => libc::order(halves(item)).signum() as u8,
                 _ => compare(item),
             };
         });
@@ -130,7 +127,12 @@ impl Kernel for Strcat {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         // A loop for each path, so that each is small enough to be inlined.
         match self.0 {
-            Implementation::Libc => out.each_outcome(batch, join_by_libc),
+            Implementation::Libc => out.each_outcome(batch, |item, slot| {
+                let joined = libc::join(halves(item), slot);
+                joined
+                    .map(|bytes| bytes as u32)
+                    .ok_or(JobError::DstTooShort)
+            }),
             _ => out.each_outcome(batch, |item, slot| {
                 let joined = join(item);
                 let slot = slot.get_mut(..joined.len());
@@ -140,18 +142,6 @@ impl Kernel for Strcat {
         }
         Ok(())
     }
-}
-
-/// Both strings of `item` and a zero byte into `slot`: how many bytes.
-#[inline(always)]
-fn join_by_libc(item: &[u8], slot: &mut [u8]) -> Result<u32, JobError> {
-    let [first, second] = halves(item).map(libc::string);
-    let (len, bytes) = (first.len(), first.len() + second.len());
-    let slot = slot.get_mut(..=bytes).ok_or(JobError::DstTooShort)?;
-    slot[..len].copy_from_slice(first);
-    slot[len..bytes].copy_from_slice(second);
-    slot[bytes] = 0;
-    Ok(bytes as u32 + 1)
 }
 
 /// The two strings of an item.
