@@ -20,16 +20,16 @@ const LEAKS: &str = "leak:a_device_that_does_not_answer\nleak:is_wedged\n";
 
 /// All tests of devices.
 pub(crate) fn run() -> Result<()> {
-    test(&[])
+    test(&[], shell::run)
 }
 
-/// Those in which something ends.
+/// Those in which something ends, beside other work.
 pub(crate) fn run_ends() -> Result<()> {
-    test(&ENDS)
+    test(&ENDS, shell::run_whole)
 }
 
 /// Tests whose names have one of these in them; all, if there are none.
-fn test(names: &[&str]) -> Result<()> {
+fn test(names: &[&str], run: impl Fn(&mut Command) -> Result<()>) -> Result<()> {
     if let Some(why) = missing() {
         bail!("{why}");
     }
@@ -57,7 +57,7 @@ fn test(names: &[&str]) -> Result<()> {
             "LSAN_OPTIONS",
             format!("print_suppressions=0:suppressions={}", leaks.display()),
         );
-    shell::run(&mut cargo)
+    run(&mut cargo)
 }
 
 /// Why it cannot run here, and what to do.

@@ -57,6 +57,19 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Shows the command and runs it; its output is shown whole when it has ended, for what runs beside others.
+pub(crate) fn run_whole(command: &mut Command) -> Result<()> {
+    command.stdin(Stdio::null());
+    let child = start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let output = child.wait_with_output()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (said, complaints) = (text(&output.stdout), text(&output.stderr));
+    println!("$ {}\n{complaints}{said}", shown(command));
+    let status = output.status;
+    ensure!(status.success(), "`{}` failed: {status}", shown(command));
+    Ok(())
+}
+
 /// Shows the command and starts it.
 pub(crate) fn start(command: &mut Command) -> Result<Child> {
     eprintln!("$ {}", shown(command));

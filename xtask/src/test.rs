@@ -2,13 +2,18 @@
 //!
 //! `--target aarch64` runs the same tests for 64-bit Arm under emulation.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 
-use crate::{asan, miri, setup, shell, tidy, vm};
+use crate::{miri, setup, shell, tidy};
 
 mod aarch64;
+mod built;
+mod lanes;
 mod levels;
 mod skipped;
+mod whole;
 
 use skipped::Tally;
 
@@ -31,6 +36,7 @@ pub(crate) struct Args {
 struct Part {
     name: String,
     outcome: Outcome,
+    took: Duration,
 }
 
 enum Outcome {
@@ -40,19 +46,32 @@ enum Outcome {
 }
 
 impl Part {
-    fn of(name: &str, result: Result<()>) -> Self {
+    fn of(name: &str, took: Duration, result: Result<()>) -> Self {
         let outcome = match result {
             Ok(()) => Outcome::Passed,
             Err(error) => Outcome::Failed(format!("{error:#}")),
         };
         let name = name.to_owned();
-        Self { name, outcome }
+        Self {
+            name,
+            outcome,
+            took,
+        }
+    }
+
+    /// Does what `work` says, and how long it takes.
+    fn timed(name: &str, work: impl FnOnce() -> Result<()>) -> Self {
+        let start = Instant::now();
+        let result = work();
+        Self::of(name, start.elapsed(), result)
     }
 
     fn skipped(name: &str, why: impl Into<String>) -> Self {
-        let name = name.to_owned();
-        let outcome = Outcome::Skipped(why.into());
-        Self { name, outcome }
+        Self {
+            name: name.to_owned(),
+            outcome: Outcome::Skipped(why.into()),
+            took: Duration::ZERO,
+        }
     }
 }
 
@@ -92,84 +111,37 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.target.is_some() {
         return aarch64::run(args.cpu.as_deref(), &args.cargo);
     }
+    let start = Instant::now();
     setup::before_test();
-    let mut parts = Vec::new();
-    let mut tally = Tally::default();
-    let mut part = |name: &str, result| parts.push(Part::of(name, result));
-    part("format", cargo(&["fmt", "--all", "--check"]));
-    part("tidy", tidy::run());
-    part(
-        "core on the standard library alone",
-        cargo(&["check", "-p", "dpb-core"]),
-    );
-    part("operators feature by feature", features());
-    part(
-        "lints",
-        cargo(&[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ]),
-    );
+    // Beside all that is built: it keeps one core busy for minutes.
     let miri = match miri::missing() {
         None => Ok(miri::Aside::start()),
         Some(why) => Err(why),
     };
-    let chosen: Vec<&str> = match args.cargo.as_slice() {
-        [] => vec!["--workspace"],
-        some => some.iter().map(String::as_str).collect(),
-    };
-    let mut tests = shell::cargo();
-    tests.args(["test", "--no-fail-fast"]).args(&chosen);
-    tests.args(all_operators(&chosen));
-    skipped::ask(&mut tests, &chosen);
-    parts.push(tally.run("tests, and examples in the documentation", &mut tests));
+    let mut parts = vec![
+        Part::timed("format", || cargo(&["fmt", "--all", "--check"])),
+        Part::timed("tidy", tidy::run),
+        Part::timed("core on the standard library alone", || {
+            cargo(&["check", "-p", "dpb-core"])
+        }),
+        Part::timed("operators feature by feature", features),
+        Part::timed("lints", || {
+            let what = ["clippy", "--workspace", "--all-targets"];
+            cargo(&[&what[..], &["--", "-D", "warnings"]].concat())
+        }),
+    ];
+    let mut tally = Tally::default();
     parts.extend(match args.cargo.is_empty() {
-        true => levels::below_here(),
-        false => vec![Part::skipped(
-            "paths at lower levels",
-            "not all was asked for",
-        )],
+        true => whole::run(&mut tally),
+        false => some(&args.cargo, &mut tally),
     });
-    // Apart, since benches do not read the arguments of tests.
-    let benches = ["test", "--no-fail-fast", "--workspace", "--bench", "*"];
-    parts.push(match args.cargo.is_empty() {
-        true => Part::of("each bench once", cargo(&benches)),
-        // What was chosen may have none, which cargo takes for an error.
-        false => Part::skipped("each bench once", "not all was asked for"),
+    parts.push(match miri {
+        Ok(started) => Part::timed(
+            "Miri on core, beside the others; here the wait for it",
+            || started.and_then(miri::Aside::finish),
+        ),
+        Err(why) => Part::skipped("Miri on core", why),
     });
-    let mut part = |name: &str, result| parts.push(Part::of(name, result));
-    let mut rustdoc = shell::cargo();
-    rustdoc.args(["doc", "--workspace", "--no-deps"]);
-    part(
-        "documentation",
-        shell::run(rustdoc.env("RUSTDOCFLAGS", "-D warnings")),
-    );
-    match miri {
-        Ok(started) => part("Miri on core", started.and_then(miri::Aside::finish)),
-        Err(why) => parts.push(Part::skipped("Miri on core", why)),
-    }
-    const ENDS: &str = "devices that end or break, under AddressSanitizer";
-    const GUEST: &str = "RDMA on soft-RoCE, in a guest";
-    let ends = || match asan::missing() {
-        None => Part::of(ENDS, asan::run_ends()),
-        Some(why) => Part::skipped(ENDS, why),
-    };
-    let guest = || match vm::missing() {
-        None => Part::of(GUEST, vm::test(args.cargo.is_empty())),
-        Some(why) => Part::skipped(GUEST, why),
-    };
-    // Each keeps one core busy for minutes.
-    let (ends, guest) = std::thread::scope(|scope| {
-        let ends = scope.spawn(ends);
-        let guest = guest();
-        (ends.join(), guest)
-    });
-    parts.push(ends.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-    parts.push(guest);
     for (name, why) in [
         (
             "10,000 random queries against DuckDB",
@@ -180,22 +152,39 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ] {
         parts.push(Part::skipped(name, format!("takes long; {why}")));
     }
-    sum_up(&parts, &tally)
+    sum_up(&parts, &tally, start)
+}
+
+/// The tests that a person chose, and what is run besides whatever is chosen.
+fn some(chosen: &[String], tally: &mut Tally) -> Vec<Part> {
+    let chosen: Vec<&str> = chosen.iter().map(String::as_str).collect();
+    let mut tests = shell::cargo();
+    tests.args(["test", "--no-fail-fast"]).args(&chosen);
+    tests.args(all_operators(&chosen));
+    skipped::ask(&mut tests, &chosen);
+    let mut parts = vec![tally.run("tests, and examples in the documentation", &mut tests)];
+    // Of benches, what was chosen may have none, which cargo takes for an error.
+    let left_out = ["paths at lower levels", "each bench once"];
+    parts.extend(left_out.map(|name| Part::skipped(name, "not all was asked for")));
+    parts.extend([whole::documentation(), whole::ends(), whole::guest(false)]);
+    parts
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {
     shell::run(shell::cargo().args(arguments))
 }
 
-fn sum_up(parts: &[Part], tally: &Tally) -> Result<()> {
+/// Says what became of all since `start`.
+fn sum_up(parts: &[Part], tally: &Tally, start: Instant) -> Result<()> {
     println!();
     let mut failed = Vec::new();
-    for Part { name, outcome } in parts {
-        match outcome {
-            Outcome::Passed => println!("passed   {name}"),
+    for part in parts {
+        let (name, took) = (&part.name, built::seconds(part.took));
+        match &part.outcome {
+            Outcome::Passed => println!("passed   {name} ({took})"),
             Outcome::Skipped(why) => println!("skipped  {name}: {why}"),
             Outcome::Failed(why) => {
-                println!("FAILED   {name}: {why}");
+                println!("FAILED   {name} ({took}): {why}");
                 failed.push(name.as_str());
             }
         }
@@ -203,6 +192,7 @@ fn sum_up(parts: &[Part], tally: &Tally) -> Result<()> {
     for (test, why) in &tally.skipped {
         println!("skipped  {test}: {why}");
     }
+    println!("all of it took {}", built::seconds(start.elapsed()));
     println!("{tally}");
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())

@@ -6,12 +6,13 @@ mod support;
 
 use std::ptr::NonNull;
 
-use dpb_core::{Batch, Input, Workload};
+use dpb_core::{Batch, Input};
 use dpb_operators::cpu::Implementation;
 use dpb_operators::direct::Direct;
-use dpb_operators::registry::OPERATORS;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use support::{affordable, assert_right, kernels, say_what_is_skipped, slot_bytes};
+use support::{
+    Judge, affordable, assert_right, kernels, operators, say_what_is_skipped, slot_bytes,
+};
 
 /// The largest page size of the architectures that dpb runs on.
 const PAGE_BYTES: usize = 65_536;
@@ -62,7 +63,7 @@ impl Drop for Guarded {
 
 /// Runs a batch, at the end of its pages or at their start, and checks each output.
 fn assert_stays_inside(
-    workload: &dyn Workload,
+    judge: &mut Judge<'_>,
     (kernel, path): (&mut dyn Direct, Implementation),
     (src, dst): (&mut Guarded, &mut Guarded),
     input: &Input,
@@ -82,7 +83,7 @@ fn assert_stays_inside(
         batch.len(),
         batch.longest()
     );
-    assert_right(workload, kernel, batch, dst, &who);
+    assert_right(judge, kernel, batch, dst, &who);
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn every_operator_stays_inside() {
         .collect();
     // For what is not the default, one length in seven, and every count among them.
     let some: Vec<(usize, usize)> = all.iter().copied().step_by(7).collect();
-    for entry in OPERATORS {
+    for entry in operators() {
         let mut cases = entry.cases();
         // Each of the low levels has code of its own in a library.
         if entry.name == "deflate" {
@@ -113,11 +114,12 @@ fn every_operator_stays_inside() {
             let shapes = if i == 0 { &all } else { &some };
             for (len, count) in affordable(&*workload, shapes.clone(), |(_, count)| 2 * count) {
                 let input = Input::of(&*workload, 5, len, count).expect("feeds");
+                let mut judge = Judge::new(&*workload);
                 for (path, kernel) in &mut kernels {
                     for at_end in [true, false] {
                         let pages = (&mut src, &mut dst);
                         let who = (&mut **kernel as &mut dyn Direct, *path);
-                        assert_stays_inside(&*workload, who, pages, &input, at_end);
+                        assert_stays_inside(&mut judge, who, pages, &input, at_end);
                     }
                 }
             }

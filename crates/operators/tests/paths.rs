@@ -7,9 +7,11 @@ use dpb_core::random::SplitMix64;
 use dpb_core::{Batch, Input, Items, Span, Stride, Workload, workload};
 use dpb_operators::cpu::Implementation;
 use dpb_operators::direct::Direct;
-use dpb_operators::registry::{Case, Entry, OPERATORS};
+use dpb_operators::registry::{Case, Entry};
 use proptest::prelude::*;
-use support::{affordable, assert_right, items_max, kernels, say_what_is_skipped, slot_bytes};
+use support::{
+    Judge, affordable, assert_right, items_max, kernels, operators, say_what_is_skipped, slot_bytes,
+};
 
 /// Behind the last slot; must stay as it is.
 const CANARY: u8 = 0xa5;
@@ -54,11 +56,12 @@ impl Contest {
     /// Runs the batch on each path and checks each item's output, and that nothing is written behind the last slot.
     fn assert_right(&mut self, src: &[u8], items: &Items, of_input: Option<usize>) {
         let batch = Batch::new(src, items).expect("items lie inside");
+        let mut judge = Judge::new(&*self.workload);
         for (path, kernel) in &mut self.kernels {
             let total = slot_bytes(&**kernel, batch, of_input) * batch.len();
             let mut dst = vec![CANARY; total + 64];
             let slots = &mut dst[..total];
-            assert_right(&*self.workload, &mut **kernel, batch, slots, path);
+            assert_right(&mut judge, &mut **kernel, batch, slots, path);
             let is_as_it_was = dst[total..].iter().all(|byte| *byte == CANARY);
             let spec = self.workload.spec();
             assert!(is_as_it_was, "{spec:?} on {path} wrote past its slots");
@@ -75,7 +78,7 @@ impl Contest {
 #[test]
 fn all_lengths() {
     let bytes = Input::random(1, 520, 1).bytes;
-    for entry in OPERATORS {
+    for entry in operators() {
         let mut contest = Contest::new(entry, &entry.default_case());
         for len in contest.affordable((0..=520).collect(), |_| 4) {
             let mut one = contest.equal(&bytes, len, 1);
@@ -95,7 +98,7 @@ fn equal_items() {
     let shapes: Vec<(usize, usize)> = lengths
         .flat_map(|len| [0, 1, 2, 3, 4, 5, 7, 8, 9, 20].map(|count| (len, count)))
         .collect();
-    for entry in OPERATORS {
+    for entry in operators() {
         let mut contest = Contest::new(entry, &entry.default_case());
         for (len, count) in contest.affordable(shapes.clone(), |(_, count)| *count) {
             let input = contest.equal(&bytes, len, count);
@@ -109,7 +112,7 @@ fn equal_items() {
 
 #[test]
 fn long_items() {
-    for entry in OPERATORS {
+    for entry in operators() {
         let mut contest = Contest::new(entry, &entry.default_case());
         let lengths = [
             1000, 1500, 4096, 4097, 9000, 20_011, 65_535, 65_536, 70_001, 300_000,
@@ -125,7 +128,7 @@ fn long_items() {
 #[test]
 fn every_parameter() {
     say_what_is_skipped();
-    for entry in OPERATORS {
+    for entry in operators() {
         for case in entry.cases() {
             let mut contest = Contest::new(entry, &case);
             let shapes = vec![(0, 3), (1, 1), (64, 20), (65, 3), (1500, 4), (70_001, 1)];
@@ -141,7 +144,7 @@ fn every_parameter() {
 /// Items made worse among good ones: all paths give or refuse the same.
 #[test]
 fn spoilt_items() {
-    for entry in OPERATORS {
+    for entry in operators() {
         for case in entry.cases() {
             // Of an item that was made worse, something may be kept that changes what is right for the next.
             if (entry.keeps_state)(&case.spec) {
@@ -262,7 +265,7 @@ proptest! {
 
     #[test]
     fn mixed_batches((plain, gap, lot) in batches()) {
-        for entry in OPERATORS {
+        for entry in operators() {
             let case = entry.default_case();
             // Costly items get one case in so many that all cases together can be afforded.
             let one_in = CASES as usize * plain.items.count() / items_max(case.spec.cost_bytes()).max(1);

@@ -20,6 +20,8 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
     /// The file that it begins in.
     pub(crate) source: PathBuf,
+    /// The folder of its package, in which cargo runs tests.
+    pub(crate) folder: PathBuf,
 }
 
 /// How one is run.
@@ -85,46 +87,67 @@ pub(crate) fn build(command: &mut Command, kinds: &[&str]) -> Result<Vec<Program
     if kinds != ["bin"] {
         command.arg("--no-run");
     }
+    built(command, &kinds.join(", "), |message| is_of(kinds, message))
+}
+
+/// Runs `cargo test` as `command` says, but no test; the programs that hold tests, by name.
+pub(crate) fn build_tests(command: &mut Command) -> Result<Vec<Program>> {
+    built(command.arg("--no-run"), "tests", holds_tests)
+}
+
+/// Runs cargo; the programs whose messages are wanted, which are called `what`.
+fn built(
+    command: &mut Command,
+    what: &str,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> Result<Vec<Program>> {
     command.args(["--message-format", "json-render-diagnostics"]);
     let child = shell::start(command.stdout(Stdio::piped()))?;
     let output = child.wait_with_output()?;
-    let kind = kinds.join(", ");
-    ensure!(output.status.success(), "this does not build: {kind}");
-    let mut programs = programs(&String::from_utf8(output.stdout)?, kinds)?;
+    ensure!(output.status.success(), "this does not build: {what}");
+    let mut programs = programs(&String::from_utf8(output.stdout)?, is_wanted)?;
     programs.sort_by(|a, b| a.name.cmp(&b.name));
     ensure!(
         !programs.is_empty(),
-        "nothing of this kind was built: {kind}"
+        "nothing of this kind was built: {what}"
     );
     Ok(programs)
 }
 
 /// From cargo's messages, a line each.
-fn programs(messages: &str, kinds: &[&str]) -> Result<Vec<Program>> {
+fn programs(messages: &str, is_wanted: impl Fn(&Value) -> bool) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for line in messages.lines().filter(|line| line.starts_with('{')) {
         let message: Value = serde_json::from_str(line).context("a message of cargo's")?;
         let target = &message["target"];
-        let is_of_kind = target["kind"].as_array().is_some_and(|its| {
-            let mut its = its.iter().filter_map(Value::as_str);
-            its.any(|kind| kinds.contains(&kind))
-        });
-        // The unit tests of a program have its name and kind.
-        let is_its_tests = target["kind"][0] == "bin" && message["profile"]["test"] == true;
-        if let (true, Some(path), Some(name), Some(source)) = (
-            is_of_kind && !is_its_tests,
+        if let (true, Some(path), Some(name), Some(source), Some(manifest)) = (
+            is_wanted(&message),
             message["executable"].as_str(),
             target["name"].as_str(),
             target["src_path"].as_str(),
+            message["manifest_path"].as_str(),
         ) {
             programs.push(Program {
                 name: name.to_owned(),
                 path: path.into(),
                 source: source.into(),
+                folder: Path::new(manifest).parent().unwrap_or(Path::new("")).into(),
             });
         }
     }
     Ok(programs)
+}
+
+/// True if cargo's message is of a target of one of `kinds`.
+fn is_of(kinds: &[&str], message: &Value) -> bool {
+    let mut its = message["target"]["kind"].as_array().into_iter().flatten();
+    // The unit tests of a program have its name and kind.
+    let is_its_tests = message["target"]["kind"][0] == "bin" && holds_tests(message);
+    its.any(|kind| kind.as_str().is_some_and(|kind| kinds.contains(&kind))) && !is_its_tests
+}
+
+fn holds_tests(message: &Value) -> bool {
+    message["profile"]["test"] == true
 }
 
 #[cfg(test)]
@@ -137,6 +160,7 @@ mod tests {
             name: name.to_owned(),
             path: PathBuf::new(),
             source: PathBuf::new(),
+            folder: PathBuf::new(),
         };
         let how = How::Checked {
             by: "an emulator",
@@ -158,22 +182,30 @@ mod tests {
     #[test]
     fn programs_are_found_in_what_cargo_says_of_a_build() {
         let messages = r#"
-{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"dpb_core","src_path":"/core"},"executable":null}
-{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"seam","src_path":"/seam"},"executable":"/t/seam-1"}
-{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"dpb","src_path":"/main"},"profile":{"test":true},"executable":"/t/dpb-1"}
-{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"dpb","src_path":"/main"},"profile":{"test":false},"executable":"/t/dpb"}
+{"reason":"compiler-artifact","manifest_path":"/core/Cargo.toml","target":{"kind":["lib"],"name":"dpb_core","src_path":"/core"},"executable":null}
+{"reason":"compiler-artifact","manifest_path":"/b/Cargo.toml","target":{"kind":["bench"],"name":"seam","src_path":"/seam"},"profile":{"test":false},"executable":"/t/seam-1"}
+{"reason":"compiler-artifact","manifest_path":"/c/Cargo.toml","target":{"kind":["bin"],"name":"dpb","src_path":"/main"},"profile":{"test":true},"executable":"/t/dpb-1"}
+{"reason":"compiler-artifact","manifest_path":"/c/Cargo.toml","target":{"kind":["bin"],"name":"dpb","src_path":"/main"},"profile":{"test":false},"executable":"/t/dpb"}
 {"reason":"build-finished","success":true}"#;
         let expected = Program {
             name: "seam".to_owned(),
             path: "/t/seam-1".into(),
             source: "/seam".into(),
+            folder: "/b".into(),
         };
-        let found = |kinds: &[&str]| programs(messages, kinds).expect("readable");
+        let found =
+            |kinds: &[&str]| programs(messages, |message| is_of(kinds, message)).expect("readable");
         assert_eq!(found(&["bench"]), [expected]);
         // Not its unit tests.
         let [dpb] = &found(&["bin", "test"])[..] else {
             panic!("one program");
         };
         assert_eq!(dpb.path, Path::new("/t/dpb"));
+        // Its unit tests, and no bench.
+        let tests = programs(messages, holds_tests).expect("readable");
+        let [dpb] = &tests[..] else {
+            panic!("one program of tests");
+        };
+        assert_eq!(dpb.path, Path::new("/t/dpb-1"));
     }
 }

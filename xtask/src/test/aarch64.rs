@@ -7,6 +7,7 @@
 //! by which tests may shrink heavy sizes; to `alone` if no emulated program can be started.
 
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::Result;
 
@@ -16,6 +17,7 @@ use crate::{setup, shell};
 
 /// Runs the tests; `cargo` says which, all if it is empty.
 pub(super) fn run(cpu: Option<&str>, cargo: &[String]) -> Result<()> {
+    let start = Instant::now();
     let (all, others) = levels::CORES.split_last().expect("there are cores");
     let toolchain = Toolchain::find()?;
     let emulation = Emulation::find(cpu.unwrap_or(all))?;
@@ -56,7 +58,7 @@ pub(super) fn run(cpu: Option<&str>, cargo: &[String]) -> Result<()> {
         "\naarch64 under {} -cpu {}: right or wrong only, its times mean nothing",
         emulation.qemu, emulation.cpu
     );
-    sum_up(&parts, &tally)
+    sum_up(&parts, &tally, start)
 }
 
 /// `cargo test` for Arm with these arguments.

@@ -36,7 +36,7 @@ impl Tally {
     /// Runs `cargo test`, whose tests were asked, as a part of this name. Of what tests that passed say, only why they skip
     /// something is kept.
     pub(super) fn run(&mut self, name: &str, command: &mut Command) -> Part {
-        Part::of(name, self.run_and_filter(command))
+        Part::timed(name, || self.run_and_filter(command))
     }
 
     fn run_and_filter(&mut self, command: &mut Command) -> Result<()> {
@@ -51,6 +51,13 @@ impl Tally {
         let status = child.wait()?;
         ensure!(status.success(), "{status}; what failed is above");
         Ok(())
+    }
+
+    /// Counts what `other` counted, too.
+    pub(super) fn add(&mut self, other: Self) {
+        self.ran += other.ran;
+        self.ignored += other.ignored;
+        self.skipped.extend(other.skipped);
     }
 
     /// The line, if it is to be shown.

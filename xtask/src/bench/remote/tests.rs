@@ -106,6 +106,7 @@ impl Server {
             name: name.to_owned(),
             path,
             source: "/src".into(),
+            folder: "/".into(),
         }
     }
 }
