@@ -10,6 +10,12 @@
 //! one and looks at the word again: if the lock was taken or the word has moved, a commit came in between, and it starts over. It never
 //! sleeps, and what it writes lies in a cache line of its own. The writer sleeps at the lock of a reader that has not left.
 //!
+//! Version zero is read without a lock: a reader keeps a reference of its own until it sees that there was a commit, and nobody changes the table
+//! before. Most tables are never changed, and a lock is an instruction that waits for all stores and loads before it: a tenth of the time of a call of
+//! 32 lookups of IPv4 (a Xeon of family 6, model 207). Tables that do change could have the same by announcements in plain stores, for which the
+//! writer pays with `membarrier(2)` (Desnoyers and others, "User-Level Implementations of Read-Copy Update", 2012). That takes `unsafe` where
+//! there is none, and a system call that some kernels refuse.
+//!
 //! The writer changes a table by [`Arc::get_mut`] alone. A fault in the protocol can therefore make it copy a table, but not change one
 //! that is being read; no `unsafe` is needed.
 //!
@@ -57,13 +63,24 @@ pub struct Versions<T: Versioned> {
 pub struct Reader<T> {
     shared: Arc<Shared<T>>,
     seat: Arc<Seat<T>>,
+    /// Version zero, until it is seen to be over.
+    zero: Option<Arc<T>>,
 }
 
 /// A version that is being read. The writer may wait for it to be dropped.
-pub struct Version<'a, T>(MutexGuard<'a, Option<Arc<T>>>);
+pub struct Version<'a, T>(Held<'a, T>);
+
+enum Held<'a, T> {
+    /// Version zero, for which nobody waits.
+    Zero(&'a T),
+    Seated(MutexGuard<'a, Option<Arc<T>>>),
+}
+
+/// In place of a side: no commit was made yet.
+const ZERO: usize = 2;
 
 struct Shared<T> {
-    /// Which table of each seat is live: 0 or 1.
+    /// Which table of each seat is live, 0 or 1; or [`ZERO`].
     side: AtomicUsize,
     readers: Mutex<Readers<T>>,
 }
@@ -88,6 +105,8 @@ struct Draft<T: Versioned> {
     missed: Vec<T::Change>,
     /// What it has that is not committed.
     added: Vec<T::Change>,
+    /// Version zero, if it was copied since somebody had it.
+    zero: Option<Arc<T>>,
 }
 
 impl<T: Versioned> Versions<T> {
@@ -95,7 +114,7 @@ impl<T: Versioned> Versions<T> {
     pub fn new(table: Arc<T>) -> Self {
         Self {
             shared: Arc::new(Shared {
-                side: AtomicUsize::new(0),
+                side: AtomicUsize::new(ZERO),
                 readers: Mutex::new(Readers {
                     live: table,
                     version: 0,
@@ -112,16 +131,21 @@ impl<T: Versioned> Versions<T> {
         let seat = Arc::new(Seat([Mutex::new(None), Mutex::new(None)]));
         // It moves under the lock that is held.
         let side = self.shared.side.load(Ordering::Relaxed);
-        *lock(&seat.0[side]) = Some(readers.live.clone());
+        let zero = (side == ZERO).then(|| readers.live.clone());
+        if zero.is_none() {
+            *lock(&seat.0[side]) = Some(readers.live.clone());
+        }
         readers.seats.push(seat.clone());
         Reader {
             shared: self.shared.clone(),
             seat,
+            zero,
         }
     }
 
     /// Makes a change in the next version. After a commit this waits for the readers of the version before it. The first change copies the
-    /// table, and so does the first one after a refusal. If [`Versioned::apply`] panics, the changes since the last commit are lost.
+    /// table, so does the first one after a refusal, and the first one after the first commit if somebody still has version zero. If
+    /// [`Versioned::apply`] panics, the changes since the last commit are lost.
     ///
     /// # Errors
     /// If the table refuses it; the next version is then what it was.
@@ -151,7 +175,8 @@ impl<T: Versioned> Versions<T> {
         }
         let table = self.up_to_date(&mut draft);
         let mut readers = lock(&self.shared.readers);
-        let side = 1 - self.shared.side.load(Ordering::Relaxed);
+        let before = self.shared.side.load(Ordering::Relaxed);
+        let side = if before == ZERO { 0 } else { 1 - before };
         for seat in &readers.seats {
             *lock(&seat.0[side]) = Some(table.clone());
         }
@@ -168,12 +193,21 @@ impl<T: Versioned> Versions<T> {
         if !missed.is_empty() {
             self.reclaim();
         }
-        if let Some(mut table) = draft.table.take()
-            // Somebody outside may share it, if it is version zero.
-            && let Some(own) = Arc::get_mut(&mut table)
+        // Here and not by the reader that is the last to leave it: that would be in a job.
+        if draft
+            .zero
+            .as_mut()
+            .is_some_and(|zero| Arc::get_mut(zero).is_some())
         {
-            make(own, &missed);
-            return table;
+            draft.zero = None;
+        }
+        if let Some(mut table) = draft.table.take() {
+            if let Some(own) = Arc::get_mut(&mut table) {
+                make(own, &missed);
+                return table;
+            }
+            // It is version zero: readers have it that did not enter since, or somebody outside.
+            draft.zero = Some(table);
         }
         let live = lock(&self.shared.readers).live.clone();
         let mut table = T::clone(&live);
@@ -195,16 +229,29 @@ impl<T> Reader<T> {
     /// The live version, for as long as it is held. Neither waits nor allocates; starts over if a commit comes in between.
     #[inline]
     pub fn enter(&mut self) -> Version<'_, T> {
+        if self.zero.is_some() {
+            if self.shared.side.load(Ordering::Acquire) != ZERO {
+                self.leave_zero();
+            } else if let Some(zero) = &self.zero {
+                return Version(Held::Zero(zero));
+            }
+        }
         loop {
             let side = self.shared.side.load(Ordering::Acquire);
             if let Some(table) = try_lock(&self.seat.0[side])
                 && self.shared.side.load(Ordering::Acquire) == side
                 && table.is_some()
             {
-                return Version(table);
+                return Version(Held::Seated(table));
             }
             spin_loop();
         }
+    }
+
+    /// Version zero is over.
+    #[cold]
+    fn leave_zero(&mut self) {
+        self.zero = None;
     }
 }
 
@@ -224,7 +271,10 @@ impl<T> Deref for Version<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        self.0.as_deref().expect("looked at when it was entered")
+        match &self.0 {
+            Held::Zero(table) => table,
+            Held::Seated(table) => table.as_deref().expect("looked at when it was entered"),
+        }
     }
 }
 
@@ -234,6 +284,7 @@ impl<T: Versioned> Default for Draft<T> {
             table: None,
             missed: Vec::new(),
             added: Vec::new(),
+            zero: None,
         }
     }
 }

@@ -32,7 +32,9 @@ mod sync {
     }
 }
 
-use versions::scenarios::{Mistake, commits_are_seen_in_order, readers_leave_nothing_behind};
+use versions::scenarios::{
+    Mistake, commits_are_seen_in_order, readers_leave_nothing_behind, version_zero_ends,
+};
 
 /// What is said of `scenario` in the order in which it fails.
 fn found(scenario: impl Fn() + Send + Sync + 'static) -> String {
@@ -49,7 +51,7 @@ fn two_readers_see_a_commit() {
 #[test]
 fn finds_a_reader_that_does_not_look_twice() {
     let said = found(|| commits_are_seen_in_order(Mistake::NoSecondLook, 1, 2));
-    assert!(said.contains("saw 2, not 4 to 4"), "{said}");
+    assert!(said.contains("saw 4, not 6 to 6"), "{said}");
 }
 
 #[test]
@@ -67,11 +69,17 @@ fn finds_a_writer_that_forgets_the_other_table() {
 #[test]
 fn finds_a_commit_of_half_a_change() {
     let said = found(|| commits_are_seen_in_order(Mistake::TooEarly, 1, 1));
-    assert!(said.contains("1 is half a commit"), "{said}");
+    assert!(said.contains("3 is half a commit"), "{said}");
 }
 
 #[test]
 fn finds_a_reader_that_leaves_its_seat_first() {
     let said = found(|| readers_leave_nothing_behind(Mistake::SeatFirst));
     assert!(said.contains("one copy"), "{said}");
+}
+
+#[test]
+fn finds_a_reader_that_stays_at_version_zero() {
+    let said = found(|| version_zero_ends(Mistake::StaysAtZero, 1));
+    assert!(said.contains("saw 0, not 2 or more"), "{said}");
 }

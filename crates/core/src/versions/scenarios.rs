@@ -50,6 +50,8 @@ pub(crate) enum Mistake {
     NotTwice,
     /// A commit makes a table live in the middle of a change.
     TooEarly,
+    /// A reader of version zero does not look whether it is over.
+    StaysAtZero,
     /// A reader gives up its seat, and later what it holds.
     SeatFirst,
 }
@@ -60,7 +62,8 @@ struct Known {
     ended: AtomicUsize,
 }
 
-fn new() -> (Arc<Versions<Sum>>, Arc<AtomicUsize>) {
+/// At version zero.
+fn fresh() -> (Arc<Versions<Sum>>, Arc<AtomicUsize>) {
     let copies = Arc::new(AtomicUsize::new(0));
     let sum = Sum {
         total: 0,
@@ -69,13 +72,24 @@ fn new() -> (Arc<Versions<Sum>>, Arc<AtomicUsize>) {
     (Arc::new(Versions::new(Arc::new(sum))), copies)
 }
 
+/// At version one.
+fn new() -> (Arc<Versions<Sum>>, Arc<AtomicUsize>) {
+    let (versions, copies) = fresh();
+    versions.change(FIRST).expect("something");
+    versions.commit();
+    (versions, copies)
+}
+
+/// The sum at version one.
+const FIRST: usize = 2;
+
 /// Each commit adds 2, in two changes. Readers see even sums alone, the newest at least that was committed when they entered, and
 /// none that is older than what was seen before; and the table is copied once.
 pub(crate) fn commits_are_seen_in_order(mistake: Mistake, readers: usize, commits: usize) {
     let (versions, copies) = new();
     let known = Arc::new(Known {
-        begun: AtomicUsize::new(0),
-        ended: AtomicUsize::new(0),
+        begun: AtomicUsize::new(FIRST),
+        ended: AtomicUsize::new(FIRST),
     });
     let threads: Vec<_> = (0..readers)
         .map(|_| {
@@ -99,13 +113,13 @@ pub(crate) fn commits_are_seen_in_order(mistake: Mistake, readers: usize, commit
     for number in 1..=commits {
         change(&versions, 1, mistake);
         if mistake == Mistake::TooEarly {
-            known.begun.store(2 * number, Ordering::Release);
+            known.begun.store(FIRST + 2 * number, Ordering::Release);
             versions.commit();
         }
         change(&versions, 1, mistake);
-        known.begun.store(2 * number, Ordering::Release);
+        known.begun.store(FIRST + 2 * number, Ordering::Release);
         versions.commit();
-        known.ended.store(2 * number, Ordering::Release);
+        known.ended.store(FIRST + 2 * number, Ordering::Release);
     }
     for thread in threads {
         thread.join().expect("sees what it may");
@@ -113,10 +127,47 @@ pub(crate) fn commits_are_seen_in_order(mistake: Mistake, readers: usize, commit
     let mut reader = versions.reader();
     assert_eq!(
         total(&mut reader, Mistake::None),
-        2 * commits,
+        FIRST + 2 * commits,
         "after all commits"
     );
     assert_eq!(copies.load(Ordering::Relaxed), 1, "one copy");
+}
+
+/// Readers of version zero see it until the first commit has ended, and the newest sum from then on. Each commit adds 2.
+pub(crate) fn version_zero_ends(mistake: Mistake, commits: usize) {
+    let (versions, copies) = fresh();
+    let known = Arc::new(AtomicUsize::new(0));
+    let (mut reader, ended) = (versions.reader(), known.clone());
+    let thread = spawn(move || {
+        let mut last = 0;
+        for _ in 0..2 {
+            let least = ended.load(Ordering::Acquire).max(last);
+            last = match &reader.zero {
+                Some(zero) if mistake == Mistake::StaysAtZero => zero.total,
+                _ => reader.enter().total,
+            };
+            assert!(
+                last >= least && last <= 2 * commits,
+                "saw {last}, not {least} or more"
+            );
+            assert!(last.is_multiple_of(2), "{last} is half a commit");
+        }
+    });
+    for number in 1..=commits {
+        versions.change(1).expect("something");
+        versions.change(1).expect("something");
+        versions.commit();
+        known.store(2 * number, Ordering::Release);
+    }
+    thread.join().expect("sees what it may");
+    assert_eq!(
+        versions.reader().enter().total,
+        2 * commits,
+        "after all commits"
+    );
+    // One more if the reader had version zero still when the writer wanted it.
+    let copies = copies.load(Ordering::Relaxed);
+    assert!((1..=commits.min(2)).contains(&copies), "{copies} copies");
 }
 
 /// A reader comes and goes while the table is changed. No version outlives its readers: the table is copied once.
@@ -145,10 +196,10 @@ pub(crate) fn writers_take_turns() {
     let here = versions.commit();
     let there = thread.join().expect("commits");
     assert!(
-        here.max(there) <= 2 && here.min(there) >= 1,
+        here.max(there) <= 3 && here.min(there) >= 2,
         "{here} {there}"
     );
-    assert_eq!(versions.reader().enter().total, 2);
+    assert_eq!(versions.reader().enter().total, FIRST + 2);
     assert_eq!(copies.load(Ordering::Relaxed), 1, "one copy");
 }
 
@@ -203,6 +254,11 @@ fn change(versions: &Versions<Sum>, by: usize, mistake: Mistake) {
 #[test]
 fn readers_see_commits_in_order() {
     explore(|| commits_are_seen_in_order(Mistake::None, READERS, COMMITS));
+}
+
+#[test]
+fn version_zero_is_left() {
+    explore(|| version_zero_ends(Mistake::None, COMMITS));
 }
 
 #[test]

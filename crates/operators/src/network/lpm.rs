@@ -20,6 +20,8 @@ mod passes;
 mod pool;
 mod route;
 mod script;
+mod six;
+mod spans;
 #[cfg(test)]
 mod tests;
 mod trie;
@@ -98,6 +100,7 @@ codes! {
 pub struct LookupScratch {
     dir: Box<dir::Scratch>,
     passes: Box<passes::Scratch>,
+    six: Box<six::Scratch>,
     #[cfg(target_arch = "x86_64")]
     avx512: Box<avx512::Scratch>,
 }
@@ -245,7 +248,33 @@ impl<A: Address> Lpm<A> {
                 }
             }
             code if A::BYTES == 4 => self.ipv4_on(code, addresses.as_chunks().0, hops, scratch),
-            code => self.many_on::<16>(code, addresses.as_chunks().0, hops, scratch),
+            code => self.ipv6_on(code, addresses.as_chunks().0, hops, scratch),
+        }
+    }
+
+    /// IPv6: by the tables of the first six bytes where they say the hops.
+    #[inline(never)]
+    fn ipv6_on(
+        &self,
+        code: Code,
+        addresses: &[[u8; 16]],
+        hops: &mut [[u8; 4]],
+        scratch: &mut LookupScratch,
+    ) {
+        let Some(view) = six::View::of(&self.trie, &self.hops) else {
+            return self.many_on(code, addresses, hops, scratch);
+        };
+        let trie = passes::View::of(&self.trie, &self.hops);
+        let six = &mut *scratch.six;
+        match code {
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512(proof) => {
+                six::lookup_all_by_avx512(proof, view, trie, addresses, hops, six);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx2(proof) => six::lookup_all_by_avx2(proof, view, trie, addresses, hops, six),
+            Code::Tables => six::lookup_all(view, trie, addresses, hops, six),
+            Code::Portable => unreachable!("one after the other, above"),
         }
     }
 

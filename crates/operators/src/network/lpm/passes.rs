@@ -21,7 +21,7 @@ use super::trie::Trie;
 use crate::isa::Avx2;
 
 /// Addresses that take each pass together. What they note stays in the L1 cache.
-const STRETCH: usize = 256;
+pub(super) const STRETCH: usize = 256;
 /// Lists are filled up to multiples of this.
 const GROUP: usize = 4;
 /// Addresses from which on the coarse table may pay.
@@ -122,6 +122,22 @@ pub(super) fn lookup_all_by_avx2<const BYTES: usize>(
     }
     // SAFETY: `Avx2` exists only where these instructions do.
     unsafe { by_avx2(proof, view, addresses, found, scratch) }
+}
+
+/// The hops of those addresses of a stretch that a list has by number, from the trie.
+#[inline(never)]
+pub(super) fn lookup_listed<const BYTES: usize>(
+    view: View<'_>,
+    addresses: &[[u8; BYTES]],
+    list: &[u16],
+    found: &mut [[u8; 4]],
+    scratch: &mut Scratch,
+) {
+    scratch.index[..list.len()].copy_from_slice(list);
+    // What the list is filled up with is the first address, which may be one of those that have a hop already: it gets the same one.
+    let on = scratch.fill_up(list.len());
+    scratch.enter(view, addresses, on);
+    scratch.walk(Baseline, view, addresses, on, found);
 }
 
 #[inline(always)]

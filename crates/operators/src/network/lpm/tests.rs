@@ -105,6 +105,23 @@ fn crowded() -> impl Strategy<Value = Prefix<Ipv4Addr>> {
     })
 }
 
+/// A prefix about the addresses that begin with one 32 bits, mostly inside one 40.
+fn crowded6() -> impl Strategy<Value = Prefix<Ipv6Addr>> {
+    let upper = prop_oneof![4 => Just(7u8), 2 => 0u8..12, 1 => any::<u8>()];
+    (upper, any::<u8>(), any::<u8>(), 22u8..=52).prop_map(|(upper, lower, behind, len)| {
+        let bytes = [0x20, 1, 0xd, 0xb8, upper, lower, behind];
+        let high = bytes
+            .iter()
+            .fold(0u128, |high, byte| high << 8 | u128::from(*byte));
+        Prefix::of(Ipv6Addr::from_bits(high << 72), len)
+    })
+}
+
+/// The address that has `bits` behind 32 ones of its own.
+fn in_one_network(bits: u16) -> Ipv6Addr {
+    Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(bits) << 80)
+}
+
 /// So many routes of more than 24 bits, each with 24 of its own, in one slot of the root: 63 of them can be named.
 fn in_one_slot(children: u32) -> Vec<Route<Ipv4Addr>> {
     let route = |child: u32| Route {
@@ -201,6 +218,54 @@ proptest! {
         let half = all.len() / 2;
         all.rotate_left(half);
         assert_changes(&all, &base)?;
+    }
+
+    #[test]
+    fn changes_where_networks_are_crowded(
+        changes in prop::collection::vec(
+            (crowded6(), prop::option::weighted(0.6, hops())),
+            0..160,
+        ),
+        dense in 0u16..256,
+        sparse in 0u16..40,
+    ) {
+        // More runs than a line has below one byte, and below many.
+        let route = |bits: u16, hop: u32| Route {
+            prefix: Prefix::of(in_one_network(bits), 48),
+            hop,
+        };
+        let dense = (0..dense).map(|i| route(0x700 | i, u32::from(i % 3)));
+        let base: Vec<_> = dense.chain((0..sparse).map(|i| route(i.wrapping_mul(0x1234) | 1, 9))).collect();
+        let base: std::collections::BTreeMap<_, _> = base.into_iter().map(|route| (route.prefix, route.hop)).collect();
+        let base: Vec<_> = base.into_iter().map(|(prefix, hop)| Route { prefix, hop }).collect();
+        assert_changes(&changes, &base)?;
+    }
+
+    #[test]
+    fn changes_where_lines_run_out(
+        changes in prop::collection::vec(
+            (crowded6(), prop::option::weighted(0.8, 0u32..9)),
+            0..120,
+        ),
+        most in 256usize..420,
+    ) {
+        let mut table = Lpm6::new(&[]).expect("fits");
+        table.trie.limit_spans(most);
+        let mut model = Model::new(&[]);
+        let addresses = edges(&prefixes_of(&changes));
+        for (number, (prefix, hop)) in changes.iter().enumerate() {
+            match hop {
+                Some(hop) => {
+                    table.insert(*prefix, *hop).expect("fits");
+                    model.insert(*prefix, *hop);
+                }
+                None => prop_assert_eq!(table.remove(*prefix), model.remove(*prefix)),
+            }
+            if number % 20 == 0 {
+                assert_agrees(&table, &model, &addresses);
+            }
+        }
+        assert_agrees(&table, &model, &addresses);
     }
 
     #[test]

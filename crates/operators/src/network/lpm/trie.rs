@@ -12,7 +12,10 @@ use super::direct::{self, ASK, Direct, ROOT_BITS, SLOTS};
 use super::hops::NONE;
 use super::pages::{PAGE, Pages};
 use super::pool::Pool;
+use super::spans::Spans;
 use super::values::Values;
+
+mod spread;
 
 /// Routes of a node from which on its block, if it is a plain table, is changed in place. With fewer, it may fit a smaller one.
 const DENSE: usize = 32;
@@ -28,6 +31,8 @@ pub(super) struct Trie {
     direct: Direct,
     /// What the fourth byte comes to, where addresses end with it.
     pages: Option<Pages>,
+    /// What the first six bytes come to, where addresses are longer.
+    spans: Option<Spans>,
     pool: Pool,
     /// The routes of up to 16 bits: at `1 << len | bits` a code.
     root_routes: Vec<u32>,
@@ -65,6 +70,7 @@ impl Trie {
             root: Box::new([0; SLOTS]),
             direct: Direct::new(),
             pages: (bytes == 4).then(Pages::new),
+            spans: (bytes > 4).then(Spans::new),
             pool: Pool::new(),
             root_routes: vec![ABSENT; 2 * SLOTS],
             root_nodes: vec![ABSENT; SLOTS],
@@ -89,6 +95,18 @@ impl Trie {
         self.pages.as_ref()
     }
 
+    /// The tables of the first six bytes, if addresses are longer.
+    #[inline]
+    pub(super) fn spans(&self) -> Option<&Spans> {
+        self.spans.as_ref()
+    }
+
+    /// Room for so many lines of them from now on.
+    #[cfg(test)]
+    pub(super) fn limit_spans(&mut self, most: usize) {
+        self.spans.as_mut().expect("IPv6").limit(most);
+    }
+
     /// Room for so many pages from now on.
     #[cfg(test)]
     pub(super) fn limit_pages(&mut self, most: usize) {
@@ -98,7 +116,8 @@ impl Trie {
     /// Bytes that lookups may read.
     pub(super) fn lookup_bytes(&self) -> usize {
         let pages = self.pages.as_ref().map_or(0, Pages::lookup_bytes);
-        direct::BYTES + pages + self.root.len() * size_of::<Entry>() + self.pool.used()
+        let spans = self.spans.as_ref().map_or(0, Spans::lookup_bytes);
+        direct::BYTES + pages + spans + self.root.len() * size_of::<Entry>() + self.pool.used()
     }
 
     /// Bytes taken for blocks yet.
@@ -222,6 +241,11 @@ impl Trie {
             self.free_node(last);
         }
         self.compile_path(address, &path);
+        // What is gone stood below one value of the last node.
+        let values = path.len().checked_sub(1).map_or(Values::ALL, |depth| {
+            Values::block(usize::from(byte(address, depth)), 1)
+        });
+        self.span_path(address, &path, values);
         Some(before)
     }
 
@@ -352,6 +376,7 @@ impl Trie {
             };
             self.set_direct(slot);
             self.set_pages(slot);
+            self.span_slot(slot);
         }
     }
 
@@ -445,9 +470,11 @@ impl Trie {
         let node = path[depth];
         let Some(block) = self.nodes[node as usize].block else {
             // New, or the parent of a new one.
-            return self.compile_path(address, path);
+            self.compile_path(address, path);
+            return self.span_path(address, path, Values::ALL);
         };
-        let mut values = self.nodes[node as usize].shown(spot);
+        let shown = self.nodes[node as usize].shown(spot);
+        let mut values = shown;
         let count = self.nodes[node as usize].children.len();
         for number in 0..count {
             let (byte, child) = self.nodes[node as usize].children[number];
@@ -466,7 +493,8 @@ impl Trie {
         let Some(above) = depth.checked_sub(1) else {
             let slot = slot(address);
             self.root[slot] = entry;
-            return self.direct.repaint(slot, values, code);
+            self.direct.repaint(slot, values, code);
+            return self.span_path(address, path, shown);
         };
         let parent = &self.nodes[path[above] as usize];
         let byte = byte(address, above);
@@ -478,6 +506,7 @@ impl Trie {
             let block = parent.block.expect("its child is not new");
             block::set_child(&mut self.pool, block, number, entry);
         }
+        self.span_path(address, path, shown);
     }
 
     /// The block of a node below which `inherited` shows through: as it is if that is what it was written with.

@@ -5,6 +5,9 @@
 pub(super) struct Values([u64; 4]);
 
 impl Values {
+    /// All there are.
+    pub(super) const ALL: Self = Self([u64::MAX; 4]);
+
     /// `count` values from `first` on: a power of two, and a multiple of it.
     pub(super) fn block(first: usize, count: usize) -> Self {
         let mut words = [0; 4];
