@@ -106,7 +106,7 @@ impl Hash for Md5 {
                     lanes::batch::<64, 16, Self, _>(two, 3, alone, starts, batch, digests);
                 }
                 // Items of one length end together: what is left of full sets takes fewer, which are shorter.
-                33.. if batch.len() % 24 > 0 && batch.contiguous().is_some() => {
+                33.. if !batch.len().is_multiple_of(24) && batch.contiguous().is_some() => {
                     let full = batch.len() / 24 * 24;
                     let (first, rest) = (0..full, full..batch.len());
                     let (of_first, of_rest) = digests.split_at_mut(full * Self::DIGEST_BYTES);
