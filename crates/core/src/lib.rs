@@ -21,6 +21,7 @@ pub mod clock;
 pub mod conformance;
 pub mod control;
 pub mod cpu_level;
+pub mod cpu_vendor;
 pub mod error;
 pub mod evidence;
 pub mod family;

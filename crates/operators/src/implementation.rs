@@ -87,6 +87,8 @@ implementations! {
     Gfni = "gfni" needs Gfni,
     /// See [`isa::ShaNi`].
     ShaNi = "sha-ni" needs ShaNi,
+    /// See [`isa::Avx2Sha`].
+    Avx2Sha = "avx2-sha-ni" needs Avx2Sha,
     /// See [`isa::AesNi`].
     AesNi = "aes-ni" needs AesNi,
     /// See [`isa::VaesAvx2`].

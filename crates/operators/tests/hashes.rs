@@ -1,6 +1,8 @@
 //! Hash functions and HMAC: published vectors, and another implementation at every length near a border, on every path
 //! that this CPU has, alone and side by side.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use dpb_core::cpu_level::Level;
 use dpb_core::{
     Batch, Items, SetupError,
     spec::{self},
@@ -54,6 +56,32 @@ fn sha512_of_cavp() {
         include_str!("data/sha512_long.rsp"),
     ];
     assert_vectors::<Sha512>(&files, 129 + 8);
+}
+
+/// By what Linux says of the CPU: which path SHA-1 takes below AVX-512 where there are SHA instructions, as `dpb_core::cpu_vendor` has it.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn sha1_below_avx512_goes_by_the_maker() {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").expect("readable");
+    let said = |name: &str| {
+        cpu.lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or("")
+    };
+    let is_amd = ["AuthenticAMD", "HygonGenuine"].map(|maker| said("vendor_id").ends_with(maker));
+    let wanted = match is_amd.contains(&true) {
+        true => "sha-ni",
+        false => "avx2-sha-ni",
+    };
+    let has_sha = said("flags").contains(" sha_ni");
+    let level = Level::here().name();
+    if !has_sha || !level.starts_with("x86-64-v3") {
+        println!(
+            "skipped: needs a CPU with SHA instructions at level x86-64-v3; DPB_CPU_LEVEL chooses it"
+        );
+        return;
+    }
+    assert_eq!(Implementation::best(Sha1::PATHS).name(), wanted);
 }
 
 /// RFC 6234, 8.5, tests 3 and 4: long messages, of blocks and of single letters.
@@ -209,6 +237,27 @@ fn assert_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
         for count in 1..=70 {
             let digests = side_by_side(&hash, &messages[300 - count..]);
             assert_eq!(digests, right[300 - count..], "{path}, {count} messages");
+        }
+    }
+    assert_equal_lengths::<H>(theirs);
+}
+
+/// Messages of one length, one right behind another, which end all at once; of lengths around the ends of blocks and of padding.
+fn assert_equal_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
+    let bytes = bytes(70 * 260);
+    for len in [0, 1, 20, 55, 56, 64, 65, 111, 112, 128, 130, 256, 260] {
+        let messages = bytes.chunks(len.max(1)).map(|chunk| &chunk[..len]);
+        let right: Vec<u8> = messages.take(70).flat_map(&theirs).collect();
+        for path in available::<H>() {
+            let hash = H::new(path).expect("available");
+            for count in 1..=70 {
+                let items = Items::fixed(len as u32, count as u32);
+                let batch = Batch::new(&bytes[..len * count], &items).expect("inside");
+                let mut digests = vec![0; count * H::DIGEST_BYTES];
+                hash.each(Starts::One(&H::start()), batch, &mut digests);
+                let right = &right[..digests.len()];
+                assert_eq!(digests, right, "{path}, {count} messages of {len} bytes");
+            }
         }
     }
 }

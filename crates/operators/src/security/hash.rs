@@ -9,6 +9,7 @@ pub(crate) mod sha2;
 pub(crate) mod vectors;
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use dpb_core::{
     Batch, BatchOut, Exact, HmacHash, Items, JobError, Kernel, OpSpec, OutputShape, SetupError,
@@ -103,6 +104,18 @@ impl<'a, State> Starts<'a, State> {
             Self::Each(starts) => starts[i],
         }
     }
+
+    /// The points from which the items `range` begin.
+    ///
+    /// # Panics
+    /// It may, if there are fewer.
+    #[inline]
+    pub fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Self::One(start) => Self::One(start),
+            Self::Each(starts) => Self::Each(&starts[range]),
+        }
+    }
 }
 
 /// The steps of a hash function in plain code: how it reads blocks, and how it ends.
@@ -170,9 +183,14 @@ fn pad<const BLOCK: usize, F: Function<BLOCK>>(
     bytes[rest.len()] = 0x80;
     // The length has an eighth of a block: 64 bits or 128, of which the upper ones are always zero here.
     let blocks = if rest.len() < BLOCK - BLOCK / 8 { 1 } else { 2 };
-    let end = blocks * BLOCK;
-    bytes[end - 8..end].copy_from_slice(&F::length(total_bytes * 8));
+    put_length::<BLOCK, F>(&mut tail[blocks - 1], total_bytes);
     blocks
+}
+
+/// Ends a message's last block with its length.
+#[inline]
+fn put_length<const BLOCK: usize, F: Function<BLOCK>>(last: &mut [u8; BLOCK], total_bytes: u64) {
+    last[BLOCK - 8..].copy_from_slice(&F::length(total_bytes * 8));
 }
 
 /// Compares `hash` with the portable path: one message of each length to 5000 bytes, and up to forty messages.

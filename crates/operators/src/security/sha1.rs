@@ -39,6 +39,7 @@ pub struct Sha1(Code);
 codes! {
     enum Code {
         "x86_64": Avx512 with ShaNi,
+        "x86_64": Avx2Sha,
         "x86_64": ShaNi,
         "x86_64": Avx2,
         "x86_64": Sse42,
@@ -95,17 +96,20 @@ impl Hash for Sha1 {
                 );
             }
             #[cfg(target_arch = "x86_64")]
+            Code::Avx2Sha(proof) => {
+                let one = proof.sha_ni();
+                let alone =
+                    |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(one, state, parts);
+                let eight = Sets::<_, 5, 8, 1>(proof.avx2());
+                lanes::batch::<64, 8, Self, _>(eight, 5, alone, starts, batch, digests);
+            }
+            #[cfg(target_arch = "x86_64")]
             Code::ShaNi(proof) => {
                 let alone =
                     |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(proof, state, parts);
                 lanes::batch::<64, { x86_64::LANES }, Self, _>(
                     proof, 2, alone, starts, batch, digests,
                 );
-            }
-            #[cfg(target_arch = "x86_64")]
-            Code::Avx2(proof) if batch.len() > 8 => {
-                let two = Sets::<_, 5, 8, 2>(proof);
-                lanes::batch::<64, 16, Self, _>(two, 3, portable, starts, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx2(proof) => {

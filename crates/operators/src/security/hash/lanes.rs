@@ -3,10 +3,12 @@
 //! Each lane works on one message; when it is done, the next message takes its place. All lanes go forward by the same
 //! number of blocks, as many as the lane with the fewest has left. A lane for which no message is left does another
 //! lane's work once more, and nobody reads it.
+//!
+//! Items of one length, one right behind another, end all at once: lanes then need no accounts, see [`alike`].
 
 use dpb_core::Batch;
 
-use super::{Function, Starts, pad};
+use super::{Function, Starts, pad, put_length};
 
 /// An instruction set that takes `N` messages forward by the function `F`.
 pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize>:
@@ -74,6 +76,9 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
     if items < few {
         return serial::<BLOCK, F>(alone, starts, batch, digests);
     }
+    if let Some((_, len)) = batch.contiguous() {
+        return alike::<BLOCK, N, F, C>((code, few, alone), starts, batch, len, digests);
+    }
     let digest_bytes = digests.len() / items;
     let digest = |item: usize| item * digest_bytes..(item + 1) * digest_bytes;
     let mut waiting = N.min(items)..items;
@@ -127,6 +132,85 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
         }
     }
     finish_each::<BLOCK, N, F, C>((code, &states), &lanes, alone, digests, digest_bytes);
+}
+
+/// [`batch`] of items that are `len` bytes long each: `N` begin and end together, then the next `N`.
+#[inline(always)]
+fn alike<const BLOCK: usize, const N: usize, F, C>(
+    (code, few, alone): (C, usize, impl Fn(&mut F::State, Parts<'_, BLOCK>)),
+    starts: Starts<'_, F::State>,
+    batch: Batch<'_>,
+    len: usize,
+    digests: &mut [u8],
+) where
+    F: Function<BLOCK>,
+    C: Compress<F, BLOCK, N>,
+{
+    let digest_bytes = digests.len() / batch.len();
+    let rest_bytes = len % BLOCK;
+    let is_one_tail = rest_bytes == 0 && matches!(starts, Starts::One(_));
+    let mut tails = [[[0; BLOCK]; 2]; N];
+    let mut tail_blocks = 0;
+    for first in (0..batch.len()).step_by(N) {
+        let count = N.min(batch.len() - first);
+        if count < few {
+            let rest = first..batch.len();
+            let (starts, batch) = (starts.part(rest.clone()), batch.part(rest));
+            return serial::<BLOCK, F>(alone, starts, batch, &mut digests[first * digest_bytes..]);
+        }
+        // Lanes without an item do the first one's work.
+        let item = |lane: usize| first + if lane < count { lane } else { 0 };
+        let mut states = code.fill(&starts.of(first).state);
+        if let Starts::Each(starts) = starts {
+            for (lane, start) in starts[first..][..count].iter().enumerate() {
+                code.set(&mut states, lane, &start.state);
+            }
+        }
+        if len >= BLOCK {
+            let mut blocks: [&[[u8; BLOCK]]; N] = [&[]; N];
+            for (lane, blocks) in blocks.iter_mut().enumerate() {
+                *blocks = batch.item(item(lane)).as_chunks().0;
+            }
+            code.compress(&mut states, blocks);
+        }
+        // Only the first tails are padded: in later ones, just what differs is written.
+        if tail_blocks == 0 {
+            let padded = if is_one_tail { 1 } else { N };
+            for (lane, tail) in tails.iter_mut().enumerate().take(padded) {
+                let rest = batch.item(item(lane)).as_chunks::<BLOCK>().1;
+                let bytes = starts.of(item(lane)).bytes + len as u64;
+                tail_blocks = pad::<BLOCK, F>(tail, rest, bytes);
+            }
+        } else if !is_one_tail {
+            for (lane, tail) in tails.iter_mut().enumerate().take(count) {
+                let rest = batch.item(item(lane)).as_chunks::<BLOCK>().1;
+                copy(&mut tail.as_flattened_mut()[..rest_bytes], rest);
+                let bytes = starts.of(item(lane)).bytes + len as u64;
+                put_length::<BLOCK, F>(&mut tail[tail_blocks - 1], bytes);
+            }
+        }
+        let mut blocks: [&[[u8; BLOCK]]; N] = [&[]; N];
+        for (lane, blocks) in blocks.iter_mut().enumerate() {
+            *blocks = &tails[if is_one_tail { 0 } else { lane }][..tail_blocks];
+        }
+        code.compress(&mut states, blocks);
+        let digests = digests[first * digest_bytes..].chunks_exact_mut(digest_bytes);
+        for (lane, digest) in digests.enumerate().take(count) {
+            F::write(&code.state(&states, lane), digest);
+        }
+    }
+}
+
+/// Copies as many bytes. The lengths of digests, which HMAC hashes once more, are known to the compiler: no calls.
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        16 => to[..16].copy_from_slice(&from[..16]),
+        20 => to[..20].copy_from_slice(&from[..20]),
+        32 => to[..32].copy_from_slice(&from[..32]),
+        64 => to[..64].copy_from_slice(&from[..64]),
+        _ => to.copy_from_slice(from),
+    }
 }
 
 /// Takes what is left of each lane's message to its end, one after another.

@@ -90,12 +90,12 @@ fn groups<const TWENTY: i32, const N: usize>(
     for group in 5 * TWENTY as usize..5 * TWENTY as usize + 5 {
         for ([abcd, e], words) in now.iter_mut().zip(&mut *words) {
             let before = *abcd;
-            *abcd = _mm_sha1rnds4_epu32::<TWENTY>(*abcd, *e);
-            // Four words in turn: the oldest makes room for the newest.
+            *abcd = here::<N>(_mm_sha1rnds4_epu32::<TWENTY>(*abcd, *e));
+            // Four words in turn: the oldest make room for the newest.
             let at = |ahead: usize| words[(group + ahead) % 4];
-            if group < 16 {
-                let sum = _mm_xor_si128(_mm_sha1msg1_epu32(at(0), at(1)), at(2));
-                words[group % 4] = _mm_sha1msg2_epu32(sum, at(3));
+            if (3..19).contains(&group) {
+                let sum = _mm_sha1msg1_epu32(here::<N>(at(1)), at(2));
+                words[(group + 1) % 4] = _mm_sha1msg2_epu32(_mm_xor_si128(sum, at(3)), at(0));
             }
             let next = match group {
                 19 => _mm_setzero_si128(),
@@ -104,6 +104,20 @@ fn groups<const TWENTY: i32, const N: usize>(
             *e = _mm_sha1nexte_epu32(before, next);
         }
     }
+}
+
+/// `vector`, computed where it is written if there is one chain. The compiler makes words as soon as it can; then they stand before rounds,
+/// the CPU begins with what stands first, and rounds wait: by 14 % where another thread shares the core.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn here<const N: usize>(mut vector: __m128i) -> __m128i {
+    if N == 1 {
+        // SAFETY: no instruction: the vector stays as it is.
+        unsafe {
+            std::arch::asm!("/* {0} */", inout(xmm_reg) vector, options(nomem, nostack, preserves_flags));
+        }
+    }
+    vector
 }
 
 /// The sixteen words of a block, which are big endian there, the first of each four in the highest place.

@@ -83,15 +83,8 @@ fn compress<const N: usize>(states: &mut [[u32; 8]; N], parts: &[[&[[u8; 64]]; N
                 )+
             };
         }
-            // One chain is unrolled, so that its words stay in registers and nothing is added to its latency. The words of several chains
-            // do not fit there, and unrolled they are slower.
-            if N == 1 {
-                four!(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-            } else {
-                for group in 0..16 {
-                    four!(group);
-                }
-            }
+            // Unrolled, so that words have registers of their own.
+            four!(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
             for (kept, now) in kept.iter_mut().zip(now) {
                 *kept = [
                     _mm_add_epi32(kept[0], now[0]),

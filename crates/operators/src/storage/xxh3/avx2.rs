@@ -12,19 +12,32 @@ type Lanes = [__m256i; 2];
 
 /// The sums after `data`, which is longer than a stripe.
 pub(super) fn sums(_proof: Avx2, data: &[u8], secret: &Secret) -> Sums {
+    // SAFETY: `Avx2` exists only where these instructions do.
+    unsafe { all(data, secret) }
+}
+
+stripes!("avx2");
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn begun() -> Lanes {
+    let place: *const __m256i = INITIAL.as_ptr().cast();
+    // SAFETY: two vectors have eight sums; the loads need no alignment.
+    unsafe { [_mm256_loadu_si256(place), _mm256_loadu_si256(place.add(1))] }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn ended([low, high]: Lanes) -> Sums {
     let mut sums = INITIAL;
-    // SAFETY: `Avx2` exists only where these instructions do; two vectors have eight sums, and need no alignment.
+    let place: *mut __m256i = sums.as_mut_ptr().cast();
+    // SAFETY: two vectors have eight sums; the stores need no alignment.
     unsafe {
-        let place: *mut __m256i = sums.as_mut_ptr().cast();
-        let before = [_mm256_loadu_si256(place), _mm256_loadu_si256(place.add(1))];
-        let [low, high] = all(before, data, secret);
         _mm256_storeu_si256(place, low);
         _mm256_storeu_si256(place.add(1), high);
     }
     sums
 }
-
-stripes!("avx2");
 
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -12,16 +12,27 @@ type Lanes = __m512i;
 
 /// The sums after `data`, which is longer than a stripe.
 pub(super) fn sums(_proof: Avx512, data: &[u8], secret: &Secret) -> Sums {
-    let mut sums = INITIAL;
-    // SAFETY: `Avx512` exists only where these instructions do; a vector has eight sums, and needs no alignment.
-    unsafe {
-        let place = sums.as_mut_ptr().cast();
-        _mm512_storeu_si512(place, all(_mm512_loadu_si512(place), data, secret));
-    }
-    sums
+    // SAFETY: `Avx512` exists only where these instructions do.
+    unsafe { all(data, secret) }
 }
 
 stripes!("avx512f");
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn begun() -> Lanes {
+    // SAFETY: a vector has eight sums; the load needs no alignment.
+    unsafe { _mm512_loadu_si512(INITIAL.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn ended(lanes: Lanes) -> Sums {
+    let mut sums = INITIAL;
+    // SAFETY: a vector has eight sums; the store needs no alignment.
+    unsafe { _mm512_storeu_si512(sums.as_mut_ptr().cast(), lanes) }
+    sums
+}
 
 #[inline]
 #[target_feature(enable = "avx512f")]

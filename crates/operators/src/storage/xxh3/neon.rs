@@ -12,19 +12,30 @@ type Lanes = [uint64x2_t; 4];
 
 /// The sums after `data`, which is longer than a stripe.
 pub(super) fn sums(_proof: Neon, data: &[u8], secret: &Secret) -> Sums {
-    let mut sums = INITIAL;
-    // SAFETY: `Neon` exists only where these instructions do; four vectors have eight sums.
-    unsafe {
-        let place = sums.as_mut_ptr();
-        let before = [0, 2, 4, 6].map(|i| vld1q_u64(place.add(i)));
-        for (i, two) in all(before, data, secret).into_iter().enumerate() {
-            vst1q_u64(place.add(2 * i), two);
-        }
-    }
-    sums
+    // SAFETY: `Neon` exists only where these instructions do.
+    unsafe { all(data, secret) }
 }
 
 stripes!("neon");
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn begun() -> Lanes {
+    let place = INITIAL.as_ptr();
+    // SAFETY: two sums at 0, 2, 4 and 6 lie inside eight.
+    [0, 2, 4, 6].map(|i| unsafe { vld1q_u64(place.add(i)) })
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn ended(lanes: Lanes) -> Sums {
+    let mut sums = INITIAL;
+    for (two, lane) in sums.as_chunks_mut::<2>().0.iter_mut().zip(lanes) {
+        // SAFETY: a vector has two sums.
+        unsafe { vst1q_u64(two.as_mut_ptr(), lane) }
+    }
+    sums
+}
 
 #[inline]
 #[target_feature(enable = "neon")]

@@ -1,13 +1,16 @@
 //! The loop over a long item's stripes.
 
-/// Defines `all` over an instruction set's `Lanes`, which hold the eight sums, `load(&[u8; 64]) -> Lanes`,
+/// Defines `all` over an instruction set's `Lanes`, which hold the eight sums, `begun() -> Lanes` and `ended(Lanes) -> Sums` from and to
+/// memory, `load(&[u8; 64]) -> Lanes`,
 /// `accumulated(Lanes, Lanes, Lanes) -> Lanes` of sums, stripe and secret, `scrambled(Lanes, Lanes) -> Lanes` of sums and
 /// secret. A macro and not a trait, because only code with the same features is inlined.
 macro_rules! stripes {
     ($features:literal) => {
         /// The sums after `data`, which is longer than a stripe.
         #[target_feature(enable = $features)]
-        fn all(mut sums: Lanes, data: &[u8], secret: &Secret) -> Lanes {
+        fn all(data: &[u8], secret: &Secret) -> Sums {
+            // Begun and ended in here: lanes that are handed in or out lie in memory between the loops as well.
+            let mut sums = begun();
             // The last byte is the last stripe's, which overlaps those before it.
             let (blocks, rest) = data[..data.len() - 1].as_chunks::<BLOCK_BYTES>();
             for block in blocks {
@@ -17,7 +20,7 @@ macro_rules! stripes {
             }
             sums = stripes(sums, rest, secret);
             let last = data.last_chunk().expect("longer than a stripe");
-            accumulated(sums, load(last), load(secret.stripe(LAST)))
+            ended(accumulated(sums, load(last), load(secret.stripe(LAST))))
         }
 
         /// The sums after the whole stripes of a block or a part of one.

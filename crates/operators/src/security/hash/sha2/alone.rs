@@ -57,8 +57,9 @@ impl<W: Sums, P: Vectors<W, N>, const N: usize, const BLOCK: usize, const STEPS:
         };
         let mut first = Schedule::new();
         first.start(v, constants, now);
-        for t in (16..STEPS).step_by(8) {
-            first.more(v, constants, t, 8);
+        let (all, constants_of_more) = (&mut first.0, &constants[16..]);
+        for i in 0..STEPS - 16 {
+            more(v, all, constants_of_more, i);
         }
         let mut schedule = &mut first;
         let mut second;
@@ -69,8 +70,8 @@ impl<W: Sums, P: Vectors<W, N>, const N: usize, const BLOCK: usize, const STEPS:
             for next in chunks {
                 later.start(v, constants, next);
                 for block in 0..N {
-                    let words = Some((constants, &mut *later));
-                    steps(v, state, schedule, block, words);
+                    let share = later.share(constants, block);
+                    steps(v, state, schedule, block, Some(share));
                 }
                 std::mem::swap(&mut schedule, &mut later);
                 now = next;
@@ -122,18 +123,36 @@ impl<W: Sums, const N: usize, const STEPS: usize> Schedule<W, N, STEPS> {
         }
     }
 
-    /// `count` of the words that follow, from word `t` on.
+    /// What makes the words of block `block`'s share: those of the steps that the share begins and ends with.
     #[inline(always)]
-    fn more<P: Vectors<W, N>>(&mut self, v: P, constants: &[W; STEPS], t: usize, count: usize) {
-        let all = &mut self.0[t - 16..][..16 + count];
-        let constants = &constants[t..][..count];
-        for i in 0..count {
-            let sum = v.add(v.load(&all[i].words), v.load(&all[i + 9].words));
-            let sum = v.add(sum, W::more_0(v, v.load(&all[i + 1].words)));
-            let word = v.add(sum, W::more_1(v, v.load(&all[i + 14].words)));
-            all[i + 16].set(v, word, constants[i]);
+    fn share<'a>(&'a mut self, constants: &'a [W; STEPS], block: usize) -> Later<'a, W, N> {
+        let count = (STEPS - 16) / N;
+        let first = block * count;
+        Later {
+            words: &mut self.0[first..][..16 + count],
+            constants: &constants[16 + first..][..count],
         }
     }
+}
+
+/// Words to be made, behind the sixteen before them, and their constants.
+struct Later<'a, W, const N: usize> {
+    words: &'a mut [Words<W, N>],
+    constants: &'a [W],
+}
+
+/// Makes word `i` of those behind the first sixteen.
+#[inline(always)]
+fn more<W: Sums, P: Vectors<W, N>, const N: usize>(
+    v: P,
+    all: &mut [Words<W, N>],
+    constants: &[W],
+    i: usize,
+) {
+    let sum = v.add(v.load(&all[i].words), v.load(&all[i + 9].words));
+    let sum = v.add(sum, W::more_0(v, v.load(&all[i + 1].words)));
+    let word = v.add(sum, W::more_1(v, v.load(&all[i + 14].words)));
+    all[i + 16].set(v, word, constants[i]);
 }
 
 impl<W: Sums, const N: usize> Words<W, N> {
@@ -145,19 +164,23 @@ impl<W: Sums, const N: usize> Words<W, N> {
 }
 
 /// The steps of a block; between them its share of later blocks' words, if there are any.
+#[allow(
+    unused_assignments,
+    reason = "what the last step leaves for a next one"
+)]
 #[inline(always)]
 fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
     v: P,
     state: &mut [W; 8],
     Schedule(all): &Schedule<W, N, STEPS>,
     block: usize,
-    mut later: Option<(&[W; STEPS], &mut Schedule<W, N, STEPS>)>,
+    mut later: Option<Later<'_, W, N>>,
 ) {
+    // Eight steps make eight words of one block, thus so many vectors of `N` words.
+    const { assert!(N <= 8 && STEPS <= 80, "some in each eight, and all steps") };
+    let share = 8 / N;
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
     let mut differed = b ^ c;
-    // Eight steps make eight words of one block, thus vectors of eight words: the first eights do, as many as make all words.
-    let (share, every) = (8usize.div_ceil(N), N.div_ceil(8));
-    let mut made = 16 + block * (STEPS - 16) / N;
     macro_rules! step {
         ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident, $words:expr) => {
             // What the step before has just made, e and a, comes in last.
@@ -173,25 +196,36 @@ fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
             differed = differ;
         };
     }
-    for (eight, all) in all.as_chunks::<8>().0.iter().enumerate() {
-        let has_share = eight < (STEPS - 16) / 8 && eight % every == 0;
-        step!(a b c d e f g h, all[0]);
-        step!(h a b c d e f g, all[1]);
-        step!(g h a b c d e f, all[2]);
-        step!(f g h a b c d e, all[3]);
-        // A half of the share here, rounded down.
-        if let (true, Some((constants, later))) = (has_share, &mut later) {
-            later.more(v, constants, made, share / 2);
-        }
-        step!(e f g h a b c d, all[4]);
-        step!(d e f g h a b c, all[5]);
-        step!(c d e f g h a b, all[6]);
-        step!(b c d e f g h a, all[7]);
-        if let (true, Some((constants, later))) = (has_share, &mut later) {
-            later.more(v, constants, made + share / 2, share - share / 2);
-            made += share;
-        }
+    // Of the later words, those that are made beside steps `8 * eight` and the next ones: first a half, rounded down, then the rest.
+    macro_rules! words {
+        ($eight:literal, $from:expr, $to:expr) => {
+            if let (true, Some(later)) = ($eight < (STEPS - 16) / 8, &mut later) {
+                for i in $eight * share + $from..$eight * share + $to {
+                    more(v, later.words, later.constants, i);
+                }
+            }
+        };
     }
+    // All is unrolled: with places of words in registers, the registers would not do.
+    macro_rules! eights {
+        ($($eight:literal)+) => {
+            $(
+                if $eight < STEPS / 8 {
+                    step!(a b c d e f g h, all[8 * $eight % STEPS]);
+                    step!(h a b c d e f g, all[(8 * $eight + 1) % STEPS]);
+                    step!(g h a b c d e f, all[(8 * $eight + 2) % STEPS]);
+                    step!(f g h a b c d e, all[(8 * $eight + 3) % STEPS]);
+                    words!($eight, 0, share / 2);
+                    step!(e f g h a b c d, all[(8 * $eight + 4) % STEPS]);
+                    step!(d e f g h a b c, all[(8 * $eight + 5) % STEPS]);
+                    step!(c d e f g h a b, all[(8 * $eight + 6) % STEPS]);
+                    step!(b c d e f g h a, all[(8 * $eight + 7) % STEPS]);
+                    words!($eight, share / 2, share);
+                }
+            )+
+        };
+    }
+    eights!(0 1 2 3 4 5 6 7 8 9);
     for (word, add) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
         *word = word.plus(add);
     }
