@@ -139,6 +139,24 @@ impl<'a> Batch<'a> {
     }
 }
 
+impl<'a> BatchIter<'a> {
+    /// The same items if they lie at a stride. The compiler then knows that, and a loop over them steps by one addition.
+    #[inline(always)]
+    pub fn strided(&self) -> Option<Self> {
+        self.0.strided().map(Self)
+    }
+
+    /// The item that comes `ahead` items behind the next one, if there is one.
+    #[inline(always)]
+    pub fn peek(&self, ahead: usize) -> Option<&'a [u8]> {
+        match ahead < self.0.count() {
+            // SAFETY: see `shared`.
+            true => Some(unsafe { shared(self.0.at(ahead)) }),
+            false => None,
+        }
+    }
+}
+
 impl<'a> Iterator for BatchIter<'a> {
     type Item = &'a [u8];
 
@@ -237,6 +255,16 @@ mod tests {
             let bufs = bufs(lens);
             let batch = Batch::of(&bufs, &items).unwrap_or_else(|_| panic!("{items:?}"));
             assert!(batch.iter().eq(right.iter().copied()), "{items:?}");
+            let strided = batch.iter().strided();
+            let are_strided = matches!(items, Items::One | Items::Strided(_));
+            assert_eq!(strided.is_some(), are_strided, "{items:?}");
+            if let Some(strided) = strided {
+                assert!(strided.eq(right.iter().copied()), "{items:?}");
+            }
+            let mut left = batch.iter();
+            left.next();
+            let peeked: Vec<_> = (0..right.len()).map_while(|i| left.peek(i)).collect();
+            assert_eq!(peeked, right[right.len().min(1)..], "{items:?}");
             let places = (0..items.count()).map(|i| items.place(i, &bufs).bytes(&bufs));
             assert!(places.eq(right.iter().copied()), "{items:?}");
             for first in 0..=right.len() {

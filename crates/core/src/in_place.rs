@@ -112,9 +112,20 @@ impl Overlays<'_> {
     ///
     /// # Panics
     /// If there is no such item.
+    #[inline(always)]
     pub fn item(&self, i: usize) -> &[u8] {
         // SAFETY: initialised bytes of a buffer that is borrowed uniquely, of an item that nobody was given; `self` is shared.
         unsafe { self.items.at(i).as_ref() }
+    }
+
+    /// Those that are left once more, for a shorter time.
+    #[inline]
+    pub fn reborrow(&mut self) -> Overlays<'_> {
+        Overlays {
+            items: self.items,
+            slots: self.slots,
+            ..*self
+        }
     }
 
     /// The items `indices` of those that are left, each without its first `skipped` bytes; `None` if the indices do not rise, if there

@@ -90,9 +90,9 @@ impl<K> SessionTable<K> {
     ///
     /// # Errors
     /// More than [`SESSIONS_MAX`] keys; those of `ready`.
-    pub fn new(
+    pub fn new<R: Into<Arc<K>>>(
         sessions: &spec::Sessions,
-        mut ready: impl FnMut(&Material) -> Result<K, SetupError>,
+        mut ready: impl FnMut(&Material) -> Result<R, SetupError>,
     ) -> Result<Self, SetupError> {
         let spec::Sessions { of, keys } = sessions;
         if keys.len() > SESSIONS_MAX as usize {

@@ -186,6 +186,15 @@ impl<'a> Slots<'a> {
         Some(Slots { layout, bytes })
     }
 
+    /// The same slots once more, for a shorter time.
+    #[inline]
+    pub fn reborrow(&mut self) -> Slots<'_> {
+        Slots {
+            layout: self.layout,
+            bytes: PhantomData,
+        }
+    }
+
     /// The number of slots.
     #[inline]
     pub fn len(&self) -> usize {
@@ -248,6 +257,21 @@ impl<'a> IntoIterator for Slots<'a> {
     #[inline]
     fn into_iter(self) -> SlotIter<'a> {
         SlotIter(self)
+    }
+}
+
+impl SlotIter<'_> {
+    /// The same slots if they lie at a stride, as [`BatchIter::strided`](crate::BatchIter::strided) gives items.
+    ///
+    /// # Errors
+    /// Themselves, if they lie elsewhere.
+    #[inline(always)]
+    pub fn strided(self) -> Result<Self, Self> {
+        let Slots { layout, bytes } = self.0;
+        match layout.strided() {
+            Some(layout) => Ok(Self(Slots { layout, bytes })),
+            None => Err(Self(Slots { layout, bytes })),
+        }
     }
 }
 

@@ -153,6 +153,15 @@ token!(
 );
 
 token!(
+    /// What [`AesNi`] stands for, and AVX, which encodes the same instructions with a register more.
+    AesAvx,
+    "x86_64",
+    is_x86_feature_detected,
+    ["avx", "aes", "pclmulqdq", "sse4.1", "ssse3"],
+    "an x86-64 CPU with AES-NI, PCLMULQDQ and AVX"
+);
+
+token!(
     /// x86-64 with AVX2, VAES and VPCLMULQDQ: a round of two blocks of AES, two carry-less products of 64 bits, at once.
     VaesAvx2,
     "x86_64",
@@ -200,6 +209,13 @@ impl From<VaesAvx2> for Sse42 {
 /// Has all that is needed.
 impl From<Avx512> for Sse42 {
     fn from(_: Avx512) -> Self {
+        Self(())
+    }
+}
+
+/// Has all that is needed.
+impl From<AesAvx> for AesNi {
+    fn from(_: AesAvx) -> Self {
         Self(())
     }
 }

@@ -17,8 +17,8 @@ mod text;
 mod vectors;
 mod workload;
 
-use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use dpb_core::sessions::NUMBER_BYTES;
 use dpb_core::{
@@ -28,10 +28,9 @@ use dpb_core::{
 };
 
 use self::form::{Apart, Form, Mode, Places, Work};
+use crate::direct::AnyKernel;
 use crate::entry::{Case, Entry, Library, Parse, foreign, library, secret};
 use crate::implementation::Implementation;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use crate::isa;
 use crate::security::sessions::{self, Keyed, SESSIONS, Sessions, TOGETHER, Wanted};
 
 /// The registry's lines.
@@ -88,10 +87,7 @@ const fn entry<S: Spec>(parse: Parse) -> Entry {
         ..Entry::new::<S>(
             parse,
             |spec, path| match sessions::of::<S>(spec) {
-                Some(sessions) => {
-                    let operator = PerSession::new(&sessions.of, path)?;
-                    Ok(Box::new(Sessions::new(sessions, operator)?))
-                }
+                Some(sessions) => per_session(sessions, path),
                 None => Ok(Box::new(Aes::new(spec, path)?)),
             },
             |case| match sessions::of::<S>(&case.spec) {
@@ -168,8 +164,6 @@ const PORTABLE: (Implementation, Library) = (Implementation::Portable, library!(
 /// AES in one mode and direction, with its key, on one code path.
 pub struct Aes {
     form: Form,
-    /// Bytes of the key.
-    key_bytes: usize,
     code: Box<dyn Code>,
 }
 
@@ -179,26 +173,11 @@ trait Code: Send + Sync {
     fn run(&self, work: Work<'_, Apart<'_>>);
     /// The same where slots overlay their items.
     fn run_in_place(&self, work: Work<'_, Overlays<'_>>);
-    /// The keys, if items of different keys gain from being together.
-    fn keys(&self) -> Option<&dyn Any>;
-    /// [`Code::run`] for items with keys of their own: those that as many codes of this path, mode and length of key have, one at
-    /// least.
-    fn run_each(&self, keys: &[&dyn Any], work: Work<'_, Apart<'_>>);
-    /// The same where slots overlay their items.
-    fn run_each_in_place(&self, keys: &[&dyn Any], work: Work<'_, Overlays<'_>>);
 }
 
 /// [`Code`], written once.
 trait Coder: Send + Sync {
     fn on<'a>(&self, work: Work<'a, impl Places<'a>>);
-    /// See [`Code::keys`].
-    fn keys(&self) -> Option<&dyn Any> {
-        None
-    }
-    /// See [`Code::run_each`].
-    fn on_each<'a>(&self, _keys: &[&dyn Any], _work: Work<'a, impl Places<'a>>) {
-        unreachable!("only where there are such keys");
-    }
 }
 
 impl<C: Coder> Code for C {
@@ -208,18 +187,6 @@ impl<C: Coder> Code for C {
 
     fn run_in_place(&self, work: Work<'_, Overlays<'_>>) {
         self.on(work);
-    }
-
-    fn keys(&self) -> Option<&dyn Any> {
-        Coder::keys(self)
-    }
-
-    fn run_each(&self, keys: &[&dyn Any], work: Work<'_, Apart<'_>>) {
-        self.on_each(keys, work);
-    }
-
-    fn run_each_in_place(&self, keys: &[&dyn Any], work: Work<'_, Overlays<'_>>) {
-        self.on_each(keys, work);
     }
 }
 
@@ -255,31 +222,15 @@ impl Aes {
         };
         let code: Option<Box<dyn Code>> = match path.among(spec.name(), paths)? {
             Implementation::Portable => Some(portable::new(form, key)),
-            #[cfg(target_arch = "x86_64")]
-            Implementation::Vaes => isa::Vaes::detect().map(|proof| vectors::new(proof, form, key)),
-            #[cfg(target_arch = "x86_64")]
-            Implementation::VaesAvx2 => {
-                isa::VaesAvx2::detect().map(|proof| vectors::new(proof, form, key))
-            }
-            #[cfg(target_arch = "x86_64")]
-            Implementation::AesNi => {
-                isa::AesNi::detect().map(|proof| vectors::new(proof, form, key))
-            }
-            #[cfg(target_arch = "aarch64")]
-            Implementation::ArmAes => {
-                isa::ArmAes::detect().map(|proof| vectors::new(proof, form, key))
-            }
             #[cfg(feature = "aws-lc")]
             Implementation::AwsLc => Some(Box::new(aws_lc::Gcm::new(form, key)?)),
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            path => vectors::new(path, form, key),
+            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
             _ => None,
         };
         let code = code.ok_or_else(|| path.missing(spec.name(), paths))?;
-        let key_bytes = key.len();
-        Ok(Self {
-            form,
-            key_bytes,
-            code,
-        })
+        Ok(Self { form, code })
     }
 
     /// The output of one item.
@@ -326,7 +277,20 @@ impl Kernel for Aes {
     }
 }
 
-/// AES with a key for each session.
+/// The kernel of sessions, on the code path `path`.
+fn per_session(
+    sessions: &spec::Sessions,
+    path: Implementation,
+) -> Result<Box<dyn AnyKernel>, SetupError> {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(kernel) = vectors::per_session(path, sessions) {
+        return kernel;
+    }
+    let operator = PerSession::new(&sessions.of, path)?;
+    Ok(Box::new(Sessions::new(sessions, operator)?))
+}
+
+/// AES with a key for each session, by code for one key: neighbours of one session are computed together.
 struct PerSession {
     /// The operator, with a key that is no session's.
     of: OpSpec,
@@ -340,41 +304,24 @@ impl PerSession {
         let of = of.clone();
         Ok(Self { of, form, path })
     }
+}
 
-    /// Calls `run` with some items at a time, a code, and the keys of each item where these are not all the code's own.
-    fn each<'a>(
-        wanted: Wanted<'a, Aes>,
-        mut run: impl FnMut(&'a dyn Code, &[&'a dyn Any], &'a [u32]),
-    ) {
-        let Some(first) = wanted.first().and_then(|aes| aes.code.keys()) else {
-            return (wanted.groups()).for_each(|(aes, indices)| run(&*aes.code, &[], indices));
-        };
-        let mut keys = [first; TOGETHER];
-        wanted.each_chunk(
-            |a, b| a.key_bytes == b.key_bytes,
-            |each, indices| {
-                for (keys, aes) in keys.iter_mut().zip(each) {
-                    *keys = aes.code.keys().expect("all are of one path");
-                }
-                run(&*each[0].code, &keys[..each.len()], indices);
-            },
-        );
+impl sessions::Ready for PerSession {
+    type Key = Aes;
+
+    fn ready(&self, key: &[u8]) -> Result<Arc<Aes>, SetupError> {
+        let spec = rekeyed(&self.of, Material::secret(key));
+        Ok(Arc::new(Aes::new(&spec, self.path)?))
     }
 }
 
 impl Keyed for PerSession {
-    type Key = Aes;
-
     /// The places of some items and of their slots, and their outcomes.
     type Scratch = ([Picks; 2], Vec<Result<u32, JobError>>);
 
     fn scratch(&self) -> Self::Scratch {
         let picks = [(); 2].map(|()| Picks::with_capacity(TOGETHER));
         (picks, Vec::with_capacity(TOGETHER))
-    }
-
-    fn ready(&self, key: &[u8]) -> Result<Aes, SetupError> {
-        Aes::new(&rekeyed(&self.of, Material::secret(key)), self.path)
     }
 
     fn dst_len(&self, item_len: usize) -> usize {
@@ -392,7 +339,7 @@ impl Keyed for PerSession {
         out: &mut BatchOut<'_>,
         (picks, outcomes): &mut Self::Scratch,
     ) {
-        Self::each(wanted, |code, keys, indices| {
+        for (aes, indices) in wanted.groups() {
             outcomes.clear();
             let [of_items, of_slots] = picks;
             let items = batch.pick(indices, NUMBER_BYTES, of_items);
@@ -400,12 +347,9 @@ impl Keyed for PerSession {
             let slots = out.slots.pick(indices, of_slots);
             let slots = slots.expect("one for each item");
             let work = Work::apart(items, BatchOut { slots, outcomes });
-            match keys {
-                [] => code.run(work),
-                keys => code.run_each(keys, work),
-            }
+            aes.code.run(work);
             enter(outcomes, indices, out.outcomes);
-        });
+        }
     }
 
     fn run_in_place(
@@ -414,18 +358,15 @@ impl Keyed for PerSession {
         work: &mut InPlace<'_>,
         (picks, outcomes): &mut Self::Scratch,
     ) -> Result<(), JobError> {
-        Self::each(wanted, |code, keys, indices| {
+        for (aes, indices) in wanted.groups() {
             outcomes.clear();
             // A slot begins where a text does, so never in the number.
             let items = work.items.pick(indices, NUMBER_BYTES, picks.each_mut());
             let items = items.expect("each has its number");
             let some = Work::in_place(InPlace { items, outcomes });
-            match keys {
-                [] => code.run_in_place(some),
-                keys => code.run_each_in_place(keys, some),
-            }
+            aes.code.run_in_place(some);
             enter(outcomes, indices, work.outcomes);
-        });
+        }
         Ok(())
     }
 }

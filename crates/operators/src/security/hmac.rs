@@ -3,6 +3,7 @@
 #![doc = include_str!("../../docs/hmac.md")]
 
 use std::fmt;
+use std::sync::Arc;
 
 use dpb_core::sessions::NUMBER_BYTES;
 use dpb_core::{
@@ -174,19 +175,21 @@ impl<H: Hash> Kernel for Hmac<H> {
 /// HMAC with a key for each session.
 struct PerSession<H>(H);
 
-impl<H: Hash> Keyed for PerSession<H> {
+impl<H: Hash> sessions::Ready for PerSession<H> {
     type Key = Ready<H::State>;
 
+    fn ready(&self, key: &[u8]) -> Result<Arc<Ready<H::State>>, SetupError> {
+        Ok(Arc::new(Ready::of(self.0, key)))
+    }
+}
+
+impl<H: Hash> Keyed for PerSession<H> {
     /// The places of some items, their codes, and room for the inner digests.
     type Scratch = (Picks, Vec<u8>, Vec<u8>);
 
     fn scratch(&self) -> Self::Scratch {
         let codes = || Vec::with_capacity(TOGETHER * H::DIGEST_BYTES);
         (Picks::with_capacity(TOGETHER), codes(), codes())
-    }
-
-    fn ready(&self, key: &[u8]) -> Result<Ready<H::State>, SetupError> {
-        Ok(Ready::of(self.0, key))
     }
 
     fn dst_len(&self, _item_len: usize) -> usize {
@@ -208,27 +211,28 @@ impl<H: Hash> Keyed for PerSession<H> {
         out: &mut BatchOut<'_>,
         (picks, codes, digests): &mut Self::Scratch,
     ) {
-        let run = |keys: &[&Self::Key], indices: &[u32]| {
-            let nowhere = H::start();
-            let mut starts = [[&nowhere; TOGETHER]; 2];
-            let [inner, outer] = &mut starts;
-            for ((inner, outer), key) in inner.iter_mut().zip(outer).zip(keys) {
-                (*inner, *outer) = (&key.inner, &key.outer);
-            }
-            let starts = starts
-                .each_ref()
-                .map(|starts| Starts::Each(&starts[..keys.len()]));
-            let items = batch.pick(indices, NUMBER_BYTES, picks);
-            let items = items.expect("each has its number");
-            codes.resize(keys.len() * H::DIGEST_BYTES, 0);
-            each(self.0, starts, &items, codes, digests);
-            for (code, &i) in codes.chunks_exact(H::DIGEST_BYTES).zip(indices) {
-                let i = i as usize;
-                out.slots[i][..H::DIGEST_BYTES].copy_from_slice(code);
-                out.outcomes[i] = Ok(H::DIGEST_BYTES as u32);
-            }
+        let Some((keys, indices)) = wanted.all() else {
+            return;
         };
-        wanted.each_chunk(|_, _| true, run);
+        let keys = &keys[..indices.len()];
+        let nowhere = H::start();
+        let mut starts = [[&nowhere; TOGETHER]; 2];
+        let [inner, outer] = &mut starts;
+        for ((inner, outer), key) in inner.iter_mut().zip(outer).zip(keys) {
+            (*inner, *outer) = (&key.inner, &key.outer);
+        }
+        let starts = starts
+            .each_ref()
+            .map(|starts| Starts::Each(&starts[..keys.len()]));
+        let items = batch.pick(indices, NUMBER_BYTES, picks);
+        let items = items.expect("each has its number");
+        codes.resize(keys.len() * H::DIGEST_BYTES, 0);
+        each(self.0, starts, &items, codes, digests);
+        for (code, &i) in codes.chunks_exact(H::DIGEST_BYTES).zip(indices) {
+            let i = i as usize;
+            out.slots[i][..H::DIGEST_BYTES].copy_from_slice(code);
+            out.outcomes[i] = Ok(H::DIGEST_BYTES as u32);
+        }
     }
 }
 

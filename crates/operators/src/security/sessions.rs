@@ -30,19 +30,23 @@ pub(super) const SESSIONS: Parameter = Parameter {
               0: one key for all, and no number",
 };
 
-/// A keyed operator: it makes keys ready, and computes items of many keys.
-pub(super) trait Keyed: Send + Sync + 'static {
+/// What makes the keys of sessions ready.
+pub(super) trait Ready: Send + Sync + 'static {
     /// A key, ready.
     type Key: Send + Sync + 'static;
+    /// Makes a key ready, where it stays: a copy that is moved from is not overwritten.
+    ///
+    /// # Errors
+    /// If the operator does not take it.
+    fn ready(&self, key: &[u8]) -> Result<Arc<Self::Key>, SetupError>;
+}
+
+/// A keyed operator that computes items of many keys, some at a time.
+pub(super) trait Keyed: Ready {
     /// The memory of one thread.
     type Scratch: Send;
     /// The scratch, with room for [`TOGETHER`] items.
     fn scratch(&self) -> Self::Scratch;
-    /// Makes a key ready.
-    ///
-    /// # Errors
-    /// If the operator does not take it.
-    fn ready(&self, key: &[u8]) -> Result<Self::Key, SetupError>;
     /// See [`Kernel::dst_len`]; of an item without its number.
     fn dst_len(&self, item_len: usize) -> usize;
     /// Bytes that a slot has at least; shorter ones are refused before.
@@ -86,14 +90,6 @@ pub(super) struct Wanted<'a, K> {
 }
 
 impl<'a, K> Wanted<'a, K> {
-    /// The key of the first item.
-    #[cfg(feature = "aes")]
-    pub(super) fn first(&self) -> Option<&'a K> {
-        self.sessions
-            .first()
-            .map(|session| key_of(self.table, *session))
-    }
-
     /// Neighbours of one session: its key, and which items they are.
     #[cfg(feature = "aes")]
     pub(super) fn groups(self) -> impl Iterator<Item = (&'a K, &'a [u32])> {
@@ -105,29 +101,15 @@ impl<'a, K> Wanted<'a, K> {
         })
     }
 
-    /// Neighbours whose keys are alike: the key of each, and which items they are.
-    pub(super) fn each_chunk(
-        self,
-        are_alike: impl Fn(&K, &K) -> bool,
-        mut run: impl FnMut(&[&'a K], &'a [u32]),
-    ) {
-        let (mut sessions, mut indices) = (self.sessions, self.indices);
-        while let Some(first) = sessions.first() {
-            let first = key_of(self.table, *first);
-            let mut keys = [first; TOGETHER];
-            let mut count = 0;
-            for (place, session) in keys.iter_mut().zip(sessions) {
-                *place = key_of(self.table, *session);
-                if !are_alike(first, place) {
-                    break;
-                }
-                count += 1;
-            }
-            let these;
-            (these, indices) = indices.split_at(count);
-            sessions = &sessions[count..];
-            run(&keys[..count], these);
+    /// The key of each, and which items they are; `None` if there is no item.
+    #[cfg(feature = "hashes")]
+    pub(super) fn all(self) -> Option<([&'a K; TOGETHER], &'a [u32])> {
+        let first = key_of(self.table, *self.sessions.first()?);
+        let mut keys = [first; TOGETHER];
+        for (place, session) in keys.iter_mut().zip(self.sessions) {
+            *place = key_of(self.table, *session);
         }
+        Some((keys, self.indices))
     }
 }
 
@@ -140,7 +122,7 @@ fn key_of<K>(table: &SessionTable<K>, number: u32) -> &K {
 /// The kernel.
 pub(super) struct Sessions<K: Keyed> {
     operator: Arc<K>,
-    table: Arc<Versions<SessionTable<K::Key>>>,
+    table: Table<K::Key>,
 }
 
 impl<K: Keyed> Sessions<K> {
@@ -149,11 +131,9 @@ impl<K: Keyed> Sessions<K> {
     /// # Errors
     /// A key that the operator does not take; more keys than there may be.
     pub(super) fn new(sessions: &spec::Sessions, operator: K) -> Result<Self, SetupError> {
-        let table = SessionTable::new(sessions, |key| operator.ready(key.bytes()))?;
-        Ok(Self {
-            table: Arc::new(Versions::new(Arc::new(table))),
-            operator: Arc::new(operator),
-        })
+        let operator = Arc::new(operator);
+        let table = table(sessions, &*operator)?;
+        Ok(Self { operator, table })
     }
 }
 
@@ -188,8 +168,7 @@ impl<K: Keyed> Kernel for Sessions<K> {
     }
 
     fn control(&self) -> Option<Arc<dyn Control>> {
-        let (operator, table) = (Arc::clone(&self.operator), Arc::clone(&self.table));
-        Some(Arc::new(Changer { operator, table }))
+        Some(control(&self.operator, &self.table))
     }
 
     fn run(
@@ -274,22 +253,40 @@ impl Found {
     }
 }
 
-/// The control of a table of sessions.
-struct Changer<K: Keyed> {
-    operator: Arc<K>,
-    table: Arc<Versions<SessionTable<K::Key>>>,
+/// A table of sessions that may change.
+pub(super) type Table<K> = Arc<Versions<SessionTable<K>>>;
+
+/// The table of `sessions`.
+///
+/// # Errors
+/// A key that `operator` does not take; more keys than there may be.
+pub(super) fn table<K: Ready>(
+    sessions: &spec::Sessions,
+    operator: &K,
+) -> Result<Table<K::Key>, SetupError> {
+    let table = SessionTable::new(sessions, |key| operator.ready(key.bytes()))?;
+    Ok(Arc::new(Versions::new(Arc::new(table))))
 }
 
-impl<K: Keyed> Control for Changer<K> {
+/// The control of `table`, whose keys `operator` makes ready.
+pub(super) fn control<K: Ready>(operator: &Arc<K>, table: &Table<K::Key>) -> Arc<dyn Control> {
+    let (operator, table) = (Arc::clone(operator), Arc::clone(table));
+    Arc::new(Changer { operator, table })
+}
+
+/// The control of a table of sessions.
+struct Changer<K: Ready> {
+    operator: Arc<K>,
+    table: Table<K::Key>,
+}
+
+impl<K: Ready> Control for Changer<K> {
     fn change(&self, bytes: &[u8]) -> Result<(), ChangeError> {
         let mut made = Vec::new();
         for change in changes(bytes) {
             let change = change?;
             let ready = |key| self.operator.ready(key).map_err(|_| change.malformed());
-            made.push((
-                change.number,
-                change.key.map(ready).transpose()?.map(Arc::new),
-            ));
+            made.push((change.number, change.key.map(ready).transpose()?));
         }
         match made.is_empty() {
             true => Ok(()),

@@ -1,6 +1,7 @@
 //! What an item is made of, in each mode.
 
 use aes::cipher::inout::InOutBuf;
+use dpb_core::sessions::{self, NUMBER_BYTES};
 use dpb_core::{
     Batch, BatchIter, BatchOut, Direction, InPlace, JobError, OpSpec, Overlay, Overlays,
     SetupError, SlotIter, match_spec,
@@ -31,6 +32,8 @@ pub(super) struct Form {
     pub(super) mode: Mode,
     pub(super) direction: Direction,
     aad_bytes: usize,
+    /// Bytes of the number of a session, with which an item begins.
+    number_bytes: usize,
 }
 
 /// An item, taken apart, and where its output goes.
@@ -61,6 +64,16 @@ pub(super) trait Places<'a> {
     /// # Errors
     /// If the mode has no such item, or its slot is too short.
     fn next(&mut self, form: Form) -> Result<Parts<'a>, JobError>;
+    /// The same places, if all lie at a stride: the compiler then knows that.
+    ///
+    /// # Errors
+    /// Themselves, if not.
+    fn strided(self) -> Result<Self, Self>
+    where
+        Self: Sized;
+    /// The number of the session of the item that comes `ahead` items behind the next one. `None` if there is no such item, or if it is too
+    /// short for a number.
+    fn session(&self, ahead: usize) -> Option<u32>;
 }
 
 /// Items, and slots that are somewhere else.
@@ -73,25 +86,21 @@ pub(super) struct Apart<'a> {
 pub(super) struct Each<'a, P> {
     form: Form,
     places: P,
-    /// The number of the next item.
-    next: usize,
     outcomes: std::slice::IterMut<'a, Result<u32, JobError>>,
 }
 
 impl<'a, P: Places<'a>> Iterator for Each<'a, P> {
-    type Item = (usize, Parts<'a>, &'a mut Result<u32, JobError>);
+    type Item = (Parts<'a>, &'a mut Result<u32, JobError>);
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let outcome = self.outcomes.next()?;
-            let i = self.next;
-            self.next += 1;
             match self.places.next(self.form) {
                 Ok(parts) => {
                     *outcome = parts.output_bytes();
                     if outcome.is_ok() {
-                        return Some((i, parts, outcome));
+                        return Some((parts, outcome));
                     }
                 }
                 Err(error) => *outcome = Err(error),
@@ -145,6 +154,29 @@ impl<'a> Places<'a> for Apart<'a> {
         let (item, slot) = pair.expect("one for each item");
         form.apart(item, slot)
     }
+
+    #[inline(always)]
+    fn strided(self) -> Result<Self, Self> {
+        let Self { items, slots } = self;
+        let Some(at_stride) = items.strided() else {
+            return Err(Self { items, slots });
+        };
+        match slots.strided() {
+            Ok(slots) => {
+                let items = at_stride;
+                Ok(Self { items, slots })
+            }
+            Err(slots) => Err(Self { items, slots }),
+        }
+    }
+
+    #[inline(always)]
+    fn session(&self, ahead: usize) -> Option<u32> {
+        match self.items.peek(ahead) {
+            Some(item) => sessions::number(item),
+            None => None,
+        }
+    }
 }
 
 impl<'a> Places<'a> for Overlays<'a> {
@@ -156,6 +188,20 @@ impl<'a> Places<'a> for Overlays<'a> {
     fn next(&mut self, form: Form) -> Result<Parts<'a>, JobError> {
         let overlay = Iterator::next(self).expect("one for each item");
         form.overlaid(overlay)
+    }
+
+    /// As a step is hardly more work there.
+    #[inline(always)]
+    fn strided(self) -> Result<Self, Self> {
+        Err(self)
+    }
+
+    #[inline(always)]
+    fn session(&self, ahead: usize) -> Option<u32> {
+        match ahead < self.len() {
+            true => sessions::number(self.item(ahead)),
+            false => None,
+        }
     }
 }
 
@@ -177,6 +223,7 @@ impl Form {
             mode,
             direction,
             aad_bytes: usize::from(aad_bytes),
+            number_bytes: 0,
         };
         let key = key.bytes();
         let len = key.len();
@@ -210,6 +257,16 @@ impl Form {
         }
     }
 
+    /// Itself, of items that begin with the number of a session, or do not.
+    #[inline(always)]
+    pub(super) fn numbered(self, has_number: bool) -> Self {
+        let number_bytes = if has_number { NUMBER_BYTES } else { 0 };
+        Self {
+            number_bytes,
+            ..self
+        }
+    }
+
     /// The number of keys that it takes.
     pub(super) fn keys(self) -> usize {
         match self.mode {
@@ -220,7 +277,7 @@ impl Form {
 
     /// Bytes in front of the text.
     pub(super) fn head_bytes(self) -> usize {
-        self.iv_bytes() + self.aad_bytes
+        self.number_bytes + self.iv_bytes() + self.aad_bytes
     }
 
     /// The text that carries `plain`: itself, with zeros behind it where the mode takes no text of that length.
@@ -267,7 +324,7 @@ impl Form {
     #[inline(always)]
     fn apart<'a>(self, item: &'a [u8], slot: &'a mut [u8]) -> Result<Parts<'a>, JobError> {
         let text_bytes = self.text_bytes(item.len())?;
-        let (iv, rest) = item.split_at(self.iv_bytes());
+        let (iv, rest) = item[self.number_bytes..].split_at(self.iv_bytes());
         let (aad, rest) = rest.split_at(self.aad_bytes);
         let (text, tag) = rest.split_at(text_bytes);
         let len = text_bytes + self.tag_bytes(Direction::Encrypt);
@@ -295,7 +352,7 @@ impl Form {
             return Err(JobError::DstTooShort);
         }
         let (head, rest) = overlay.bytes.split_at_mut(self.head_bytes());
-        let (iv, aad) = head.split_at(self.iv_bytes());
+        let (iv, aad) = head[self.number_bytes..].split_at(self.iv_bytes());
         let (text, rest) = rest.split_at_mut(text_bytes);
         let (tag_to, rest) = rest.split_at_mut(made);
         Ok(Parts {
@@ -307,15 +364,14 @@ impl Form {
         })
     }
 
-    /// The number and the parts of each item that the mode has, and its outcome, which is that all is well.
+    /// The parts of each item that the mode has, and its outcome, which is that all is well.
     #[inline(always)]
-    pub(super) fn items<'a, P: Places<'a>>(self, work: Work<'a, P>) -> Each<'a, P> {
+    fn items<'a, P: Places<'a>>(self, work: Work<'a, P>) -> Each<'a, P> {
         // At once, so that the list is not asked for room at each item.
         work.outcomes.resize(work.places.count(), Ok(0));
         Each {
             form: self,
             places: work.places,
-            next: 0,
             outcomes: work.outcomes.iter_mut(),
         }
     }
@@ -327,7 +383,7 @@ impl Form {
         work: Work<'a, impl Places<'a>>,
         mut code: impl FnMut(Parts<'a>) -> Result<(), JobError>,
     ) {
-        for (_, parts, outcome) in self.items(work) {
+        for (parts, outcome) in self.items(work) {
             if let Err(error) = code(parts) {
                 *outcome = Err(error);
             }

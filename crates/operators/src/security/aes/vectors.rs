@@ -17,99 +17,127 @@ mod gcm;
 mod hash;
 mod keys;
 mod lanes;
+mod modes;
 mod rounds;
+mod sessions;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 mod xts;
 
-use std::any::Any;
-
-use dpb_core::Direction;
+use dpb_core::{SetupError, spec};
 
 use self::blocks::Blocks;
-use self::keys::{Each, Expansion, Keys, Same, Source};
+use self::hash::Powers;
+use self::keys::{Expansion, Keys, LONG, SHORT, Same, TweakKeys};
+use self::modes::Modes;
+use self::sessions::PerSession;
 use super::form::{Form, Mode, Places, Work};
 use super::{Code, Coder};
-use crate::security::sessions::TOGETHER;
+use crate::direct::AnyKernel;
+use crate::implementation::Implementation;
+use crate::isa;
 
-/// A mode with its keys, of `N` rounds and one, on the instruction set of `T`.
-struct Keyed<T, const N: usize> {
-    proof: T,
-    form: Form,
-    keys: Keys<N>,
+/// Code that is made for an instruction set.
+trait Made {
+    type Out;
+    fn by<T: Blocks>(self, proof: T) -> Self::Out;
 }
 
-/// In the mode that `form` says; `key` has a length that there is.
-#[allow(private_bounds)]
-pub(super) fn new<T: Blocks>(proof: T, form: Form, key: &[u8]) -> Box<dyn Code> {
-    match key.len() / form.keys() {
-        16 => Keyed::<T, 11>::new(proof, form, key),
-        _ => Keyed::<T, 15>::new(proof, form, key),
+/// Makes code for the instruction set of `path`, if it is one of these and the CPU has it.
+fn made<M: Made>(path: Implementation, code: M) -> Option<M::Out> {
+    match path {
+        #[cfg(target_arch = "x86_64")]
+        Implementation::Vaes => isa::Vaes::detect().map(|proof| code.by(proof)),
+        #[cfg(target_arch = "x86_64")]
+        Implementation::VaesAvx2 => isa::VaesAvx2::detect().map(|proof| code.by(proof)),
+        #[cfg(target_arch = "x86_64")]
+        Implementation::AesNi => match isa::AesAvx::detect() {
+            Some(proof) => Some(code.by(proof)),
+            None => isa::AesNi::detect().map(|proof| code.by(proof)),
+        },
+        #[cfg(target_arch = "aarch64")]
+        Implementation::ArmAes => isa::ArmAes::detect().map(|proof| code.by(proof)),
+        _ => None,
     }
 }
 
-impl<T: Blocks, const N: usize> Keyed<T, N> {
+/// The code of `path` in the mode that `form` says, if it is one of these paths and the CPU has what it needs; `key` has a length that
+/// there is.
+pub(super) fn new(path: Implementation, form: Form, key: &[u8]) -> Option<Box<dyn Code>> {
+    made(path, OneKey { form, key })
+}
+
+/// The kernel of `path` for sessions, if it is one of these paths and the CPU has what it needs.
+pub(super) fn per_session(
+    path: Implementation,
+    sessions: &spec::Sessions,
+) -> Option<Result<Box<dyn AnyKernel>, SetupError>> {
+    made(path, KeyEach(sessions))
+}
+
+struct OneKey<'a> {
+    form: Form,
+    key: &'a [u8],
+}
+
+impl Made for OneKey<'_> {
+    type Out = Box<dyn Code>;
+
+    fn by<T: Blocks>(self, proof: T) -> Box<dyn Code> {
+        let Self { form, key } = self;
+        match form.mode {
+            Mode::Gcm => keyed::<_, Powers>(proof, form, key),
+            Mode::Ctr | Mode::Cbc => keyed::<_, ()>(proof, form, key),
+            Mode::Xts => keyed::<_, TweakKeys>(proof, form, key),
+        }
+    }
+}
+
+struct KeyEach<'a>(&'a spec::Sessions);
+
+impl Made for KeyEach<'_> {
+    type Out = Result<Box<dyn AnyKernel>, SetupError>;
+
+    fn by<T: Blocks>(self, proof: T) -> Self::Out {
+        let (form, _) = Form::of(&self.0.of)?;
+        Ok(match form.mode {
+            Mode::Gcm => Box::new(PerSession::<_, Powers>::new(proof, self.0, form)?),
+            Mode::Ctr | Mode::Cbc => Box::new(PerSession::<_, ()>::new(proof, self.0, form)?),
+            Mode::Xts => Box::new(PerSession::<_, TweakKeys>::new(proof, self.0, form)?),
+        })
+    }
+}
+
+fn keyed<T: Blocks, E: Modes>(proof: T, form: Form, key: &[u8]) -> Box<dyn Code> {
+    match key.len() / form.keys() {
+        16 => Keyed::<T, E, SHORT>::new(proof, form, key),
+        _ => Keyed::<T, E, LONG>::new(proof, form, key),
+    }
+}
+
+/// A mode with its keys, of `N` rounds and one, on the instruction set of `T`.
+struct Keyed<T, E, const N: usize> {
+    proof: T,
+    form: Form,
+    keys: Keys<E>,
+}
+
+impl<T: Blocks, E: Modes, const N: usize> Keyed<T, E, N> {
     fn new(proof: T, form: Form, key: &[u8]) -> Box<Self> {
         let mut made = Box::new(Self {
             proof,
             form,
-            keys: Keys::none(),
+            keys: Keys::NONE,
         });
         let into = &mut made.keys;
-        proof.enter(Expansion { form, key, into });
+        proof.enter(Expansion::<_, N> { form, key, into });
         made
-    }
-
-    /// In every mode but encryption in CBC.
-    #[inline(always)]
-    fn with<'a, 'k>(&self, source: impl Source<'k, N>, work: Work<'a, impl Places<'a>>) {
-        let (t, form) = (self.proof, self.form);
-        match (form.mode, form.direction) {
-            (Mode::Gcm, Direction::Encrypt) => {
-                t.enter(gcm::Crypt::<_, _, N, true> { source, form, work });
-            }
-            (Mode::Gcm, Direction::Decrypt) => {
-                t.enter(gcm::Crypt::<_, _, N, false> { source, form, work });
-            }
-            (Mode::Ctr, _) => t.enter(ctr::Crypt::<_, _, N> { source, form, work }),
-            (Mode::Cbc, _) => t.enter(cbc::Decrypt::<_, _, N> { source, form, work }),
-            (Mode::Xts, Direction::Encrypt) => {
-                t.enter(xts::Crypt::<_, _, N, true> { source, form, work });
-            }
-            (Mode::Xts, Direction::Decrypt) => {
-                t.enter(xts::Crypt::<_, _, N, false> { source, form, work });
-            }
-        }
-    }
-
-    fn is_chained(&self) -> bool {
-        (self.form.mode, self.form.direction) == (Mode::Cbc, Direction::Encrypt)
     }
 }
 
-impl<T: Blocks, const N: usize> Coder for Keyed<T, N> {
+impl<T: Blocks, E: Modes, const N: usize> Coder for Keyed<T, E, N> {
     #[inline(always)]
     fn on<'a>(&self, work: Work<'a, impl Places<'a>>) {
-        let (form, keys) = (self.form, &self.keys);
-        match self.is_chained() {
-            true => self.proof.enter(cbc::Encrypt { keys, form, work }),
-            false => self.with(Same(keys), work),
-        }
-    }
-
-    fn keys(&self) -> Option<&dyn Any> {
-        Some(&self.keys)
-    }
-
-    fn on_each<'a>(&self, keys: &[&dyn Any], work: Work<'a, impl Places<'a>>) {
-        let mut each = [&self.keys; TOGETHER];
-        for (each, keys) in each.iter_mut().zip(keys) {
-            *each = keys.downcast_ref().expect("keys of this length");
-        }
-        let (form, keys) = (self.form, &each[..keys.len()]);
-        match self.is_chained() {
-            true => self.proof.enter(cbc::EncryptEach { keys, form, work }),
-            false => self.with(Each(keys), work),
-        }
+        E::crypt::<_, _, N>(self.proof, self.form, Same(&self.keys), work);
     }
 }

@@ -5,6 +5,7 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 
 use super::blocks::{Blocks, Task, write_part};
+use super::rounds::broadcast;
 use crate::isa::ArmAes;
 use crate::part::part;
 
@@ -60,6 +61,7 @@ impl Blocks for ArmAes {
     type Reg = uint8x16_t;
     type Four = [uint8x16_t; 4];
     type One = Self;
+    type Own<'k, const N: usize> = [uint8x16_t; N];
     const REGS: usize = 4;
     const LANES: usize = 16;
 
@@ -77,6 +79,11 @@ impl Blocks for ArmAes {
     #[inline(always)]
     fn one(self) -> Self {
         self
+    }
+
+    #[inline(always)]
+    fn own<const N: usize>(self, keys: &[[u8; 16]; N]) -> [uint8x16_t; N] {
+        broadcast(self, keys)
     }
 
     #[inline(always)]

@@ -12,6 +12,8 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     type Four: Copy + IndexMut<usize, Output = Self::Reg>;
     /// The instruction set's registers of a single block.
     type One: Blocks<One = Self::One>;
+    /// The round keys of one item, as they are fastest read: where they lie, or in registers.
+    type Own<'k, const N: usize>: Rounds<Self, N>;
     /// Registers of four blocks.
     const REGS: usize;
     /// Bytes of a register.
@@ -22,6 +24,8 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     /// Runs `task` in a function for which the compiler may use the instruction set.
     fn enter<K: Task<Self>>(self, task: K) -> K::Out;
     fn one(self) -> Self::One;
+    /// The round keys of one item.
+    fn own<const N: usize>(self, keys: &[[u8; 16]; N]) -> Self::Own<'_, N>;
     /// The lowest block.
     fn low(self, reg: Self::Reg) -> Block<Self>;
     /// A block, and zeros above it.
@@ -209,30 +213,6 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
         a
     }
 
-    #[inline(always)]
-    fn swap4(self, mut four: Self::Four) -> Self::Four {
-        for r in 0..Self::REGS {
-            four[r] = self.swap(four[r]);
-        }
-        four
-    }
-
-    #[inline(always)]
-    fn add32_4(self, mut a: Self::Four, b: Self::Four) -> Self::Four {
-        for r in 0..Self::REGS {
-            a[r] = self.add32(a[r], b[r]);
-        }
-        a
-    }
-
-    #[inline(always)]
-    fn add64_4(self, mut a: Self::Four, b: Self::Four) -> Self::Four {
-        for r in 0..Self::REGS {
-            a[r] = self.add64(a[r], b[r]);
-        }
-        a
-    }
-
     /// A register in each place.
     #[inline(always)]
     fn repeat(self, reg: Self::Reg) -> Self::Four {
@@ -244,6 +224,32 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     }
 }
 
+/// The keys of rounds: one for each, and one before the first. 11 with keys of 128 bits, 15 with 256.
+pub(super) trait Rounds<T: Blocks, const N: usize> {
+    /// The key of round `i` in every block of a register.
+    fn at(&self, t: T, i: usize) -> T::Reg;
+}
+
+impl<T: Blocks, const N: usize> Rounds<T, N> for [T::Reg; N] {
+    #[inline(always)]
+    fn at(&self, _t: T, i: usize) -> T::Reg {
+        self[i]
+    }
+}
+
+/// Keys that are read where they lie: registers of one block need no more, and no copy is made for a short item.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+pub(super) struct Stored<'k, const N: usize>(pub(super) &'k [[u8; 16]; N]);
+
+#[cfg(target_arch = "x86_64")]
+impl<T: Blocks, const N: usize> Rounds<T, N> for Stored<'_, N> {
+    #[inline(always)]
+    fn at(&self, t: T, i: usize) -> T::Reg {
+        t.broadcast(t.load_block(&self.0[i]))
+    }
+}
+
 /// A block in a register of its own.
 pub(super) type Block<T> = <<T as Blocks>::One as Blocks>::Reg;
 
@@ -252,28 +258,6 @@ pub(super) trait Task<T: Blocks> {
     type Out;
     /// With `W` times four blocks on their way at once, and `L` where products are between the rounds. Always inlined.
     fn run<const W: usize, const L: usize>(self, t: T) -> Self::Out;
-}
-
-/// The 64 bytes of four numbers, each the lowest byte of its block.
-pub(super) const fn lowest(numbers: [u8; 4]) -> [u8; 64] {
-    let mut bytes = [0; 64];
-    let mut i = 0;
-    while i < 4 {
-        bytes[16 * i] = numbers[i];
-        i += 1;
-    }
-    bytes
-}
-
-/// The same with each number as the highest byte.
-pub(super) const fn highest(numbers: [u8; 4]) -> [u8; 64] {
-    let mut bytes = [0; 64];
-    let mut i = 0;
-    while i < 4 {
-        bytes[16 * i + 15] = numbers[i];
-        i += 1;
-    }
-    bytes
 }
 
 /// Writes fewer than sixteen bytes of a block.

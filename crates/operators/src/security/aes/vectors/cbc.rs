@@ -3,10 +3,10 @@
 
 use dpb_core::Direction;
 
-use super::blocks::{Blocks, Task};
-use super::keys::{AHEAD, Keys, Source};
+use super::blocks::{Blocks, Rounds, Task};
+use super::keys::{AHEAD, Items, Keys, Source, each_item};
 use super::lanes::{Chains, LANES_MAX, Lanes};
-use super::rounds::{broadcast, decrypt, encrypt, encrypt_each};
+use super::rounds::{OwnRounds, decrypt, encrypt, encrypt_each};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
@@ -21,18 +21,19 @@ impl<'a, 'k, T, P, S, const N: usize> Task<T> for Decrypt<'a, P, S, N>
 where
     T: Blocks,
     P: Places<'a>,
-    S: Source<'k, N>,
+    S: Source<'k, (), N>,
 {
     type Out = ();
 
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) {
-        let mut keys = broadcast(t, &self.source.of(0).data);
+        let common = self.source.common().unwrap_or(const { &Keys::NONE });
+        let mut keys = S::ready(t, common.data());
         let form = self.form.known(Mode::Cbc, Direction::Decrypt);
-        for (i, parts, _) in form.items(self.work) {
+        let items = Items::new(form, self.source, self.work, AHEAD);
+        each_item!(items, (own, parts) {
             if S::EACH {
-                self.source.prefetch(Mode::Cbc, i + AHEAD);
-                keys = broadcast(t, &self.source.of(i).data);
+                keys = S::ready(t, own.data());
             }
             let iv = t.load_block(parts.iv.try_into().expect("sixteen bytes"));
             let mut before = t.repeat(t.broadcast(iv));
@@ -57,60 +58,39 @@ where
                 let [blocks] = decrypt(t, &keys, [blocks]);
                 t.store_some(text.get_out(), t.xor4(blocks, added));
             }
-        }
+        });
     }
 }
 
 /// Encrypts all items side by side.
-pub(super) struct Encrypt<'a, 'k, P, const N: usize> {
-    pub(super) keys: &'k Keys<N>,
+pub(super) struct Encrypt<'a, P, S, const N: usize> {
+    pub(super) source: S,
     pub(super) form: Form,
     pub(super) work: Work<'a, P>,
 }
 
-impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for Encrypt<'a, '_, P, N> {
+impl<'a, 'k, T, P, S, const N: usize> Task<T> for Encrypt<'a, P, S, N>
+where
+    T: Blocks,
+    P: Places<'a>,
+    S: Source<'k, (), N>,
+{
     type Out = ();
 
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) {
-        let keys = broadcast(t, &self.keys.data);
+        let common = self.source.common().unwrap_or(const { &Keys::NONE });
+        let keys = S::ready(t, common.data());
         let form = self.form.known(Mode::Cbc, Direction::Encrypt);
-        let mut lanes = Lanes::new(form, self.work, T::LANES, ());
-        while let Some(count) = lanes.next(|_| ()) {
-            match lanes.chains.busy() {
-                0..=4 => advance::<T, _, N, 1>(t, Same(&keys), &mut lanes.chains, count),
-                9.. if T::LANES > 8 => {
-                    advance::<T, _, N, 4>(t, Same(&keys), &mut lanes.chains, count);
-                }
-                _ => advance::<T, _, N, 2>(t, Same(&keys), &mut lanes.chains, count),
-            }
-            lanes.chains.leave_behind(count * BLOCK);
-        }
-    }
-}
-
-/// Encrypts all items side by side, each with keys of its own.
-pub(super) struct EncryptEach<'a, 'k, P, const N: usize> {
-    pub(super) keys: &'k [&'k Keys<N>],
-    pub(super) form: Form,
-    pub(super) work: Work<'a, P>,
-}
-
-impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for EncryptEach<'a, '_, P, N> {
-    type Out = ();
-
-    #[inline(always)]
-    fn run<const W: usize, const L: usize>(self, t: T) {
-        let Some(first) = self.keys.first() else {
-            return;
-        };
-        let form = self.form.known(Mode::Cbc, Direction::Encrypt);
-        let mut lanes = Lanes::new(form, self.work, T::LANES, *first);
-        while let Some(count) = lanes.next(|i| self.keys[i]) {
-            match lanes.chains.busy() {
-                0..=4 => advance_each::<T, N, 1>(t, &mut lanes.chains, count),
-                9.. if T::LANES > 8 => advance_each::<T, N, 4>(t, &mut lanes.chains, count),
-                _ => advance_each::<T, N, 2>(t, &mut lanes.chains, count),
+        // Lanes ask for as many items before any of them is begun.
+        let items = Items::new(form, self.source, self.work, T::LANES);
+        let mut lanes = Lanes::new(items, T::LANES, common);
+        while let Some(count) = lanes.next() {
+            let chains = &mut lanes.chains;
+            match chains.busy() {
+                0..=4 => advance_all::<T, S, N, 1>(t, &keys, chains, count),
+                9.. if T::LANES > 8 => advance_all::<T, S, N, 4>(t, &keys, chains, count),
+                _ => advance_all::<T, S, N, 2>(t, &keys, chains, count),
             }
             lanes.chains.leave_behind(count * BLOCK);
         }
@@ -118,59 +98,97 @@ impl<'a, T: Blocks, P: Places<'a>, const N: usize> Task<T> for EncryptEach<'a, '
 }
 
 /// The keys of `W` times four chains.
-trait LaneKeys<T: Blocks, const W: usize>: Copy {
-    fn encrypt(self, t: T, blocks: [T::Four; W]) -> [T::Four; W];
+trait LaneKeys<T: Blocks, const W: usize> {
+    fn encrypt(&self, t: T, blocks: [T::Four; W]) -> [T::Four; W];
 }
 
 /// One key for all.
-#[derive(Clone, Copy)]
-struct Same<'a, R, const N: usize>(&'a [R; N]);
+struct Same<'a, K, const N: usize>(&'a K);
 
-impl<T: Blocks, const N: usize, const W: usize> LaneKeys<T, W> for Same<'_, T::Reg, N> {
+impl<T: Blocks, K: Rounds<T, N>, const N: usize, const W: usize> LaneKeys<T, W>
+    for Same<'_, K, N>
+{
     #[inline(always)]
-    fn encrypt(self, t: T, blocks: [T::Four; W]) -> [T::Four; W] {
-        encrypt(t, self.0, blocks)
+    fn encrypt(&self, t: T, blocks: [T::Four; W]) -> [T::Four; W] {
+        encrypt::<T, N, W>(t, self.0, blocks)
     }
 }
 
-/// A key for each.
-#[derive(Clone, Copy)]
-struct Own<'a, F, const N: usize, const W: usize>(&'a [[F; N]; W]);
+/// A key for each: those of a register's blocks together.
+struct Gathered<F, const N: usize, const W: usize>([[F; N]; W]);
 
-impl<T: Blocks, const N: usize, const W: usize> LaneKeys<T, W> for Own<'_, T::Four, N, W> {
+impl<T: Blocks, const N: usize, const W: usize> OwnRounds<T, N, W> for Gathered<T::Four, N, W> {
     #[inline(always)]
-    fn encrypt(self, t: T, blocks: [T::Four; W]) -> [T::Four; W] {
-        encrypt_each(t, self.0, blocks)
+    fn at(&self, _t: T, w: usize, r: usize, i: usize) -> T::Reg {
+        self.0[w][i][r]
     }
 }
 
-/// Takes `W` times four chains forward together, each with its own keys.
+impl<T: Blocks, const N: usize, const W: usize> LaneKeys<T, W> for Gathered<T::Four, N, W> {
+    #[inline(always)]
+    fn encrypt(&self, t: T, blocks: [T::Four; W]) -> [T::Four; W] {
+        encrypt_each::<T, N, W>(t, self, blocks)
+    }
+}
+
+/// A key for each, read where it lies, for registers of one block.
+struct Apart<'k, const N: usize>([&'k [[u8; BLOCK]; N]; LANES_MAX]);
+
+impl<T: Blocks, const N: usize, const W: usize> OwnRounds<T, N, W> for Apart<'_, N> {
+    #[inline(always)]
+    fn at(&self, t: T, w: usize, r: usize, i: usize) -> T::Reg {
+        t.broadcast(t.load_block(&self.0[4 * w + r][i]))
+    }
+}
+
+impl<T: Blocks, const N: usize, const W: usize> LaneKeys<T, W> for Apart<'_, N> {
+    #[inline(always)]
+    fn encrypt(&self, t: T, blocks: [T::Four; W]) -> [T::Four; W] {
+        encrypt_each::<T, N, W>(t, self, blocks)
+    }
+}
+
+/// Takes `W` times four chains forward together, with `keys` or each with its own.
 #[inline(always)]
-fn advance_each<T: Blocks, const N: usize, const W: usize>(
+fn advance_all<'k, T, S, const N: usize, const W: usize>(
     t: T,
-    chains: &mut Chains<'_, &Keys<N>>,
+    keys: &S::Rounds<T>,
+    chains: &mut Chains<'_, 'k, ()>,
     count: usize,
-) {
-    let mut keys = [[t.zeros(); N]; W];
+) where
+    T: Blocks,
+    S: Source<'k, (), N>,
+{
+    if !S::EACH {
+        return advance::<T, W>(t, &Same::<_, N>(keys), chains, count);
+    }
+    let mut own = [chains.keys[0].data::<N>(); LANES_MAX];
+    for lane in 0..4 * W {
+        own[lane] = chains.keys[lane].data();
+    }
+    if T::REGS == 4 {
+        return advance::<T, W>(t, &Apart(own), chains, count);
+    }
+    let mut gathered = Gathered([[t.zeros(); N]; W]);
     for w in 0..W {
         for i in 0..N {
             let mut from = [std::ptr::null(); 4];
             for lane in 0..4 {
-                from[lane] = chains.keys[4 * w + lane].data[i].as_ptr();
+                from[lane] = own[4 * w + lane][i].as_ptr();
             }
             // SAFETY: each is a key of sixteen bytes.
-            keys[w][i] = unsafe { t.gather(from) };
+            gathered.0[w][i] = unsafe { t.gather(from) };
         }
     }
-    advance::<T, _, N, W>(t, Own(&keys), chains, count);
+    advance::<T, W>(t, &gathered, chains, count);
 }
 
 /// Takes `W` times four chains forward together.
 #[inline(always)]
-fn advance<T: Blocks, K: Copy, const N: usize, const W: usize>(
+fn advance<T: Blocks, const W: usize>(
     t: T,
-    keys: impl LaneKeys<T, W>,
-    chains: &mut Chains<'_, K>,
+    keys: &impl LaneKeys<T, W>,
+    chains: &mut Chains<'_, '_, ()>,
     count: usize,
 ) {
     const { assert!(4 * W <= LANES_MAX) };

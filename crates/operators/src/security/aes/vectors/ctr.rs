@@ -3,10 +3,10 @@
 use aes::cipher::inout::InOutBuf;
 use dpb_core::Direction;
 
-use super::blocks::{Blocks, Task};
+use super::blocks::{Blocks, Rounds, Task};
 use super::counter::Counter;
-use super::keys::{AHEAD, Source};
-use super::rounds::{broadcast, encrypt};
+use super::keys::{AHEAD, Items, Keys, Source, each_item};
+use super::rounds::encrypt;
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
@@ -21,40 +21,41 @@ impl<'a, 'k, T, P, S, const N: usize> Task<T> for Crypt<'a, P, S, N>
 where
     T: Blocks,
     P: Places<'a>,
-    S: Source<'k, N>,
+    S: Source<'k, (), N>,
 {
     type Out = ();
 
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) {
-        let mut keys = broadcast(t, &self.source.of(0).data);
+        let common = self.source.common().unwrap_or(const { &Keys::NONE });
+        let mut keys = S::ready(t, common.data());
         let form = self.form.known(Mode::Ctr, Direction::Encrypt);
-        for (i, parts, _) in form.items(self.work) {
+        let items = Items::new(form, self.source, self.work, AHEAD);
+        each_item!(items, (own, parts) {
             if S::EACH {
-                self.source.prefetch(Mode::Ctr, i + AHEAD);
-                keys = broadcast(t, &self.source.of(i).data);
+                keys = S::ready(t, own.data());
             }
             let iv: &[u8; BLOCK] = parts.iv.try_into().expect("sixteen bytes");
             let first = u128::from_be_bytes(*iv);
             let blocks = (parts.text.len() / BLOCK) as u64;
             // Room for the counters behind the last block, which are computed and not used.
             match (first as u64).checked_add(blocks + 4 * W as u64) {
-                Some(_) => in_one_word::<T, N, W>(t, &keys, iv, parts.text),
-                None => t.enter(AcrossWords {
+                Some(_) => in_one_word::<T, _, N, W>(t, &keys, iv, parts.text),
+                None => t.enter(AcrossWords::<_, N> {
                     keys: &keys,
                     first,
                     text: parts.text,
                 }),
             }
-        }
+        });
     }
 }
 
 /// The case in which only the lower word of the counter changes.
 #[inline(always)]
-fn in_one_word<T: Blocks, const N: usize, const W: usize>(
+fn in_one_word<T: Blocks, K: Rounds<T, N>, const N: usize, const W: usize>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &K,
     iv: &[u8; BLOCK],
     text: InOutBuf<'_, '_, u8>,
 ) {
@@ -76,13 +77,13 @@ fn in_one_word<T: Blocks, const N: usize, const W: usize>(
 }
 
 /// The case in which both words change, which one item in 2^60 sees: four blocks at a time.
-struct AcrossWords<'a, T: Blocks, const N: usize> {
-    keys: &'a [T::Reg; N],
+struct AcrossWords<'a, K, const N: usize> {
+    keys: &'a K,
     first: u128,
     text: InOutBuf<'a, 'a, u8>,
 }
 
-impl<T: Blocks, const N: usize> Task<T> for AcrossWords<'_, T, N> {
+impl<T: Blocks, K: Rounds<T, N>, const N: usize> Task<T> for AcrossWords<'_, K, N> {
     type Out = ();
 
     #[inline(always)]

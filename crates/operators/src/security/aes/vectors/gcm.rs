@@ -3,11 +3,11 @@
 use aes::cipher::inout::InOutBuf;
 use dpb_core::{Direction, JobError};
 
-use super::blocks::{Block, Blocks, Task};
+use super::blocks::{Block, Blocks, Rounds, Task};
 use super::counter::Counter;
 use super::hash::{Hash, Powers, SUMMANDS};
-use super::keys::{AHEAD, Source};
-use super::rounds::{broadcast, encrypt, encrypt_one, last, round, rounds_from, start};
+use super::keys::{AHEAD, Items, Keys, Source};
+use super::rounds::{encrypt, encrypt_one, last, round, rounds_from};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
@@ -22,36 +22,35 @@ impl<'a, 'k, T, P, S, const N: usize, const ENCRYPT: bool> Task<T> for Crypt<'a,
 where
     T: Blocks,
     P: Places<'a>,
-    S: Source<'k, N>,
+    S: Source<'k, Powers, N>,
 {
     type Out = ();
 
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) {
-        let first = self.source.of(0);
-        let (mut keys, mut powers) = (broadcast(t, &first.data), &*first.powers);
+        let common = self.source.common().unwrap_or(const { &Keys::NONE });
+        let mut keys = S::ready(t, common.data());
         let direction = match ENCRYPT {
             true => Direction::Encrypt,
             false => Direction::Decrypt,
         };
         let form = self.form.known(Mode::Gcm, direction);
-        for (i, mut parts, outcome) in form.items(self.work) {
+        let mut items = Items::new(form, self.source, self.work, AHEAD);
+        while let Some((own, mut parts, outcome)) = items.next() {
             if S::EACH {
-                self.source.prefetch(Mode::Gcm, i + AHEAD);
-                let own = self.source.of(i);
-                (keys, powers) = (broadcast(t, &own.data), &own.powers);
+                keys = S::ready(t, own.data());
             }
             let item = Item {
                 keys: &keys,
-                powers,
+                powers: &own.extra,
                 iv: parts.iv,
                 aad: parts.aad,
                 text: parts.text.reborrow(),
             };
             let tag = match item.text.len() {
-                0..=64 => item.run::<ENCRYPT, 1, false>(t),
-                65..=128 => item.run::<ENCRYPT, 2, false>(t),
-                129..=256 if L > 2 => item.run::<ENCRYPT, 4, false>(t),
+                0..=64 => item.run::<_, ENCRYPT, 1, false>(t),
+                65..=128 => item.run::<_, ENCRYPT, 2, false>(t),
+                129..=256 if L > 2 => item.run::<_, ENCRYPT, 4, false>(t),
                 _ => t.enter(Long::<_, N, ENCRYPT>(item)),
             };
             if ENCRYPT {
@@ -71,32 +70,40 @@ where
 }
 
 /// An item with a longer text. Apart, so that each is as lean as it can be.
-struct Long<'a, T: Blocks, const N: usize, const ENCRYPT: bool>(Item<'a, T, N>);
+struct Long<'a, K, const N: usize, const ENCRYPT: bool>(Item<'a, K, N>);
 
-impl<T: Blocks, const N: usize, const ENCRYPT: bool> Task<T> for Long<'_, T, N, ENCRYPT> {
+impl<T, K, const N: usize, const ENCRYPT: bool> Task<T> for Long<'_, K, N, ENCRYPT>
+where
+    T: Blocks,
+    K: Rounds<T, N>,
+{
     type Out = Block<T>;
 
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) -> Block<T> {
         // A register is hashed in each of eight rounds, and sums end between groups.
         const { assert!(L * T::REGS == 8 && SUMMANDS.is_multiple_of(4 * L)) };
-        self.0.run::<ENCRYPT, L, true>(t)
+        self.0.run::<_, ENCRYPT, L, true>(t)
     }
 }
 
-struct Item<'a, T: Blocks, const N: usize> {
-    keys: &'a [T::Reg; N],
+struct Item<'a, K, const N: usize> {
+    keys: &'a K,
     powers: &'a Powers,
     iv: &'a [u8],
     aad: &'a [u8],
     text: InOutBuf<'a, 'a, u8>,
 }
 
-impl<T: Blocks, const N: usize> Item<'_, T, N> {
+impl<K, const N: usize> Item<'_, K, N> {
     /// Encrypts or decrypts the text, `L` times four blocks at a time, and gives its tag. If it is not said to be long, that many
     /// hold it.
     #[inline(always)]
-    fn run<const ENCRYPT: bool, const L: usize, const IS_LONG: bool>(self, t: T) -> Block<T> {
+    fn run<T, const ENCRYPT: bool, const L: usize, const IS_LONG: bool>(self, t: T) -> Block<T>
+    where
+        T: Blocks,
+        K: Rounds<T, N>,
+    {
         let Self { keys, aad, .. } = self;
         let one = t.one();
         let (low, high) = self.iv.split_first_chunk().expect("twelve bytes");
@@ -119,7 +126,7 @@ impl<T: Blocks, const N: usize> Item<'_, T, N> {
                 hash.add(t, t.load_some(four), blocks(four.len()));
             }
         }
-        let mut text = Text {
+        let mut text = Text::<_, _, N> {
             keys,
             counter,
             hash,
@@ -144,13 +151,13 @@ fn blocks(bytes: usize) -> usize {
 }
 
 /// A text on its way.
-struct Text<'a, T: Blocks, const N: usize> {
-    keys: &'a [T::Reg; N],
+struct Text<'a, T: Blocks, K, const N: usize> {
+    keys: &'a K,
     counter: Counter<T, 32>,
     hash: Hash<'a, T>,
 }
 
-impl<T: Blocks, const N: usize> Text<'_, T, N> {
+impl<T: Blocks, K: Rounds<T, N>, const N: usize> Text<'_, T, K, N> {
     /// Encrypts or decrypts all.
     ///
     /// A group's ciphertext is hashed between the rounds of the next group's encryption, or of its own decryption: products and
@@ -172,7 +179,11 @@ impl<T: Blocks, const N: usize> Text<'_, T, N> {
                     self.hash.begin_if_none(t, behind);
                     self.encrypt_and_hash::<L>(t, hashed)
                 }
-                None => encrypt(t, self.keys, self.counter.next::<L>(t)),
+                None => {
+                    let mut stream = self.counter.next_started::<N, L>(t, self.keys);
+                    rounds_from::<1, _, _, _>(t, self.keys, &mut stream);
+                    last(t, self.keys, stream)
+                }
             };
             if i == count {
                 self.hash.begin_if_none(t, all - 4 * L * count);
@@ -197,7 +208,7 @@ impl<T: Blocks, const N: usize> Text<'_, T, N> {
     fn encrypt_and_hash<const L: usize>(&mut self, t: T, hashed: &[[u8; 64]; L]) -> [T::Four; L] {
         let keys = self.keys;
         let powers = self.hash.next_powers::<L>();
-        let mut stream = start(t, keys, self.counter.next::<L>(t));
+        let mut stream = self.counter.next_started::<N, L>(t, keys);
         // One register in each of eight rounds.
         macro_rules! both {
             ($($i:literal)+) => {

@@ -5,7 +5,8 @@ use dpb_core::prefetch::prefetch;
 use zeroize::Zeroize;
 
 use super::blocks::{Block, Blocks};
-use super::rounds::{RoundKeys, broadcast, encrypt_one};
+use super::keys::Extra;
+use super::rounds::{broadcast, encrypt_one};
 use crate::security::aes::form::BLOCK;
 
 /// Products in a sum: those of a packet of 1,500 bytes.
@@ -19,23 +20,27 @@ pub(super) struct Powers {
     folded: [[u8; BLOCK]; SUMMANDS + 3],
 }
 
-/// The powers where there is no hash key: zeros.
-pub(super) const NONE: Powers = Powers {
-    whole: [[0; BLOCK]; SUMMANDS + 3],
-    folded: [[0; BLOCK]; SUMMANDS + 3],
-};
-
-impl Zeroize for Powers {
-    fn zeroize(&mut self) {
+impl Drop for Powers {
+    fn drop(&mut self) {
         self.whole.zeroize();
         self.folded.zeroize();
     }
 }
 
-impl Powers {
-    /// Fetches the last ones.
+impl Extra for Powers {
+    const NONE: Self = Self {
+        whole: [[0; BLOCK]; SUMMANDS + 3],
+        folded: [[0; BLOCK]; SUMMANDS + 3],
+    };
+
     #[inline(always)]
-    pub(super) fn prefetch(&self) {
+    fn make<T: Blocks, const N: usize>(&mut self, t: T, data: &[[u8; 16]; N], _second: &[u8]) {
+        powers(t, data, self);
+    }
+
+    /// The last ones.
+    #[inline(always)]
+    fn prefetch<const N: usize>(&self) {
         for i in [SUMMANDS - 5, SUMMANDS - 1] {
             prefetch(&self.whole[i], 0);
             prefetch(&self.folded[i], 0);
@@ -52,7 +57,7 @@ pub(super) struct Next<'a, const W: usize> {
 
 /// Makes the powers of the hash key, which the encrypted block of zeros is, in the place of zeros.
 #[inline(always)]
-pub(super) fn powers<T: Blocks, const N: usize>(t: T, keys: &RoundKeys<N>, powers: &mut Powers) {
+fn powers<T: Blocks, const N: usize>(t: T, keys: &[[u8; 16]; N], powers: &mut Powers) {
     let one = t.one();
     let zeros = one.set_words([0; 2]);
     let zeros = encrypt_one(one, &broadcast(one, keys), zeros);
@@ -153,6 +158,12 @@ impl<'a, T: Blocks> Hash<'a, T> {
     ) {
         let blocks = t.load_reg(&fours.as_flattened()[register * T::BYTES..]);
         self.multiply(t, register, blocks, powers);
+        // Sums of several products would stay in registers, and blocks of the encryption be driven out of theirs.
+        if T::REGS > 1 {
+            t.pin(&mut self.sum.low);
+            t.pin(&mut self.sum.middle);
+            t.pin(&mut self.sum.high);
+        }
     }
 
     #[inline(always)]

@@ -1,121 +1,369 @@
 //! Keys as modes use them, and whose they are: all items' or each item's own.
 
-use dpb_core::Direction;
+use std::cell::Cell;
+
 use dpb_core::prefetch::prefetch;
-use zeroize::Zeroizing;
+use dpb_core::sessions::SessionTable;
+use dpb_core::{Direction, JobError};
+use zeroize::Zeroize;
 
-use super::blocks::{Blocks, Task};
-use super::hash::{self, NONE, Powers};
-use super::rounds::RoundKeys;
-use crate::security::aes::form::{Form, Mode};
+use super::blocks::{Blocks, Rounds, Task};
+use super::rounds::broadcast;
+use crate::security::aes::form::{Form, Mode, Parts, Places, Work};
 
-/// The keys that a mode encrypts or decrypts with.
-pub(super) struct Keys<const N: usize> {
-    /// The keys for the direction in which the mode uses the block cipher.
-    pub(super) data: RoundKeys<N>,
-    /// The keys that encrypt the tweak of XTS; else zeros.
-    pub(super) tweak: RoundKeys<N>,
-    /// GCM's hash key; else zeros.
-    pub(super) powers: Zeroizing<Powers>,
+/// The round keys of the longer keys, and of the shorter.
+pub(super) const LONG: usize = 15;
+pub(super) const SHORT: usize = 11;
+
+/// What a mode encrypts or decrypts with, in the order in which a short item needs it, from the start of a cache line on: an item of a
+/// session of its own reads as few lines as it can.
+#[repr(C, align(64))]
+pub(super) struct Keys<E> {
+    /// The number of round keys. As long as one of them, so that none lies in two lines.
+    count: u128,
+    /// The keys for the direction in which the mode uses the block cipher; zeros behind the shorter ones. Overwritten when dropped.
+    data: [[u8; 16]; LONG],
+    /// What else the mode needs.
+    pub(super) extra: E,
 }
 
-impl<const N: usize> Keys<N> {
-    /// Zeros, in whose place keys are made.
-    pub(super) fn none() -> Self {
-        Self {
-            data: RoundKeys::from([[0; 16]; N]),
-            tweak: RoundKeys::from([[0; 16]; N]),
-            powers: Zeroizing::new(NONE),
-        }
+impl<E> Drop for Keys<E> {
+    fn drop(&mut self) {
+        self.data.zeroize();
+    }
+}
+
+/// What a mode needs of a key besides its round keys. It is overwritten when dropped.
+pub(super) trait Extra: Send + Sync + Sized + 'static {
+    /// Zeros, in whose place it is made.
+    const NONE: Self;
+    /// Makes it: of the round keys, or of the second key.
+    fn make<T: Blocks, const N: usize>(&mut self, t: T, data: &[[u8; 16]; N], second: &[u8]);
+    /// Fetches what a short item needs.
+    fn prefetch<const N: usize>(&self);
+}
+
+/// Nothing, as CTR and CBC have it.
+impl Extra for () {
+    const NONE: Self = ();
+
+    #[inline(always)]
+    fn make<T: Blocks, const N: usize>(&mut self, _t: T, _data: &[[u8; 16]; N], _second: &[u8]) {}
+
+    #[inline(always)]
+    fn prefetch<const N: usize>(&self) {}
+}
+
+/// The keys that encrypt the tweak of XTS.
+pub(super) struct TweakKeys([[u8; 16]; LONG]);
+
+impl Drop for TweakKeys {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl TweakKeys {
+    #[inline(always)]
+    pub(super) fn keys<const N: usize>(&self) -> &[[u8; 16]; N] {
+        self.0.first_chunk().expect("no more than the longest has")
+    }
+}
+
+impl Extra for TweakKeys {
+    const NONE: Self = Self([[0; 16]; LONG]);
+
+    #[inline(always)]
+    fn make<T: Blocks, const N: usize>(&mut self, t: T, _data: &[[u8; 16]; N], second: &[u8]) {
+        let keys: &mut [_; N] = (self.0.first_chunk_mut()).expect("no more than the longest has");
+        expand(t, second, keys);
     }
 
-    /// Fetches what a short item needs.
     #[inline(always)]
-    fn prefetch(&self, mode: Mode) {
-        for i in (0..N).step_by(4) {
-            prefetch(&self.data[i], 0);
-        }
-        match mode {
-            Mode::Gcm => self.powers.prefetch(),
-            Mode::Xts => {
-                for i in (0..N).step_by(4) {
-                    prefetch(&self.tweak[i], 0);
-                }
-            }
-            Mode::Ctr | Mode::Cbc => {}
-        }
+    fn prefetch<const N: usize>(&self) {
+        lines::<N>(self.0.as_flattened());
+    }
+}
+
+/// Fetches the lines of the first `N` keys, which begin in the first half of a line.
+#[inline(always)]
+fn lines<const N: usize>(keys: &[u8]) {
+    for at in (0..16 * N).step_by(64) {
+        prefetch(keys, at);
+    }
+}
+
+impl<E: Extra> Keys<E> {
+    /// Zeros, in whose place keys are made.
+    pub(super) const NONE: Self = Self {
+        count: 0,
+        data: [[0; 16]; LONG],
+        extra: E::NONE,
+    };
+
+    /// The number of round keys.
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// The round keys, if there are `N`; else the first ones, or zeros behind them.
+    #[inline(always)]
+    pub(super) fn data<const N: usize>(&self) -> &[[u8; 16]; N] {
+        self.data
+            .first_chunk()
+            .expect("no more than the longest has")
     }
 }
 
 /// The keys of items.
-pub(super) trait Source<'k, const N: usize>: Copy {
-    /// True if items have keys of their own.
+pub(super) trait Source<'k, E: Extra, const N: usize>: Copy {
+    /// True if items begin with the number of a session, which has its own keys.
     const EACH: bool;
-    /// The keys of item number `i`.
-    fn of(self, i: usize) -> &'k Keys<N>;
-    /// Fetches the keys of item number `i`, if there is one: thousands do not fit in the caches that are near.
-    fn prefetch(self, mode: Mode, i: usize);
+    /// Round keys as code uses them.
+    type Rounds<T: Blocks>: Rounds<T, N>;
+    /// The keys that all items have, if there are such.
+    fn common(self) -> Option<&'k Keys<E>>;
+    /// Makes round keys ready for use.
+    fn ready<T: Blocks>(t: T, keys: &'k [[u8; 16]; N]) -> Self::Rounds<T>;
+    /// The keys of an item of this session.
+    ///
+    /// # Errors
+    /// Why it has none; nothing if others look after it.
+    fn of(self, session: Option<u32>) -> Result<&'k Keys<E>, Option<JobError>>;
+    /// Fetches the keys of a session, if there is one: thousands do not fit in the caches that are near.
+    fn prefetch(self, session: Option<u32>);
+}
+
+/// One key for all.
+pub(super) struct Same<'k, E>(pub(super) &'k Keys<E>);
+
+impl<E> Clone for Same<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Same<'_, E> {}
+
+impl<'k, E: Extra, const N: usize> Source<'k, E, N> for Same<'k, E> {
+    const EACH: bool = false;
+    type Rounds<T: Blocks> = [T::Reg; N];
+
+    #[inline(always)]
+    fn common(self) -> Option<&'k Keys<E>> {
+        Some(self.0)
+    }
+
+    #[inline(always)]
+    fn ready<T: Blocks>(t: T, keys: &'k [[u8; 16]; N]) -> [T::Reg; N] {
+        broadcast(t, keys)
+    }
+
+    #[inline(always)]
+    fn of(self, _session: Option<u32>) -> Result<&'k Keys<E>, Option<JobError>> {
+        Ok(self.0)
+    }
+
+    #[inline(always)]
+    fn prefetch(self, _session: Option<u32>) {}
+}
+
+/// A key for each session. Keys of another length are left to code for that length.
+pub(super) struct OfSessions<'k, E, const N: usize> {
+    pub(super) table: &'k SessionTable<Keys<E>>,
+    /// True for the code that looks after items without a session, too.
+    pub(super) is_first: bool,
+    /// Becomes true if there is an item that is left to others.
+    pub(super) others: &'k Cell<bool>,
+}
+
+impl<E, const N: usize> Clone for OfSessions<'_, E, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E, const N: usize> Copy for OfSessions<'_, E, N> {}
+
+impl<'k, E: Extra, const N: usize> Source<'k, E, N> for OfSessions<'k, E, N> {
+    const EACH: bool = true;
+    type Rounds<T: Blocks> = T::Own<'k, N>;
+
+    #[inline(always)]
+    fn common(self) -> Option<&'k Keys<E>> {
+        None
+    }
+
+    #[inline(always)]
+    fn ready<T: Blocks>(t: T, keys: &'k [[u8; 16]; N]) -> T::Own<'k, N> {
+        t.own(keys)
+    }
+
+    #[inline(always)]
+    fn of(self, session: Option<u32>) -> Result<&'k Keys<E>, Option<JobError>> {
+        let keys = match session {
+            Some(session) => self.table.key(session),
+            None => None,
+        };
+        match keys {
+            Some(keys) if keys.count() == N => Ok(keys),
+            Some(_) => {
+                self.others.set(true);
+                Err(None)
+            }
+            None => Err(self.is_first.then_some(JobError::Malformed)),
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, session: Option<u32>) {
+        if let Some(session) = session
+            && let Some(keys) = self.table.key(session)
+        {
+            lines::<N>(keys.data.as_flattened());
+            keys.extra.prefetch::<N>();
+        }
+    }
 }
 
 /// How many items ahead keys are fetched.
 pub(super) const AHEAD: usize = 3;
 
-/// One key for all.
-#[derive(Clone, Copy)]
-pub(super) struct Same<'k, const N: usize>(pub(super) &'k Keys<N>);
-
-impl<'k, const N: usize> Source<'k, N> for Same<'k, N> {
-    const EACH: bool = false;
-
-    #[inline(always)]
-    fn of(self, _i: usize) -> &'k Keys<N> {
-        self.0
-    }
-
-    #[inline(always)]
-    fn prefetch(self, _mode: Mode, _i: usize) {}
+/// Items on their way to code, each with its keys. Their outcomes, until code says something else, are that all is well.
+pub(super) struct Items<'a, P, S> {
+    form: Form,
+    places: P,
+    source: S,
+    outcomes: std::slice::IterMut<'a, Result<u32, JobError>>,
+    ahead: usize,
 }
 
-/// A key for each; there is one at least.
-#[derive(Clone, Copy)]
-pub(super) struct Each<'k, const N: usize>(pub(super) &'k [&'k Keys<N>]);
+/// An item: its keys, its parts and its outcome.
+pub(super) type Item<'a, 'k, E> = (&'k Keys<E>, Parts<'a>, &'a mut Result<u32, JobError>);
 
-impl<'k, const N: usize> Source<'k, N> for Each<'k, N> {
-    const EACH: bool = true;
-
+impl<'a, P: Places<'a>, S> Items<'a, P, S> {
+    /// Those of `work`; keys are fetched `ahead` items ahead.
     #[inline(always)]
-    fn of(self, i: usize) -> &'k Keys<N> {
-        self.0[i]
+    pub(super) fn new<'k, E, const N: usize>(
+        form: Form,
+        source: S,
+        work: Work<'a, P>,
+        ahead: usize,
+    ) -> Self
+    where
+        E: Extra,
+        S: Source<'k, E, N>,
+    {
+        // At once, so that the list is not asked for room at each item.
+        work.outcomes.resize(work.places.count(), Ok(0));
+        Self {
+            form: form.numbered(S::EACH),
+            places: work.places,
+            source,
+            outcomes: work.outcomes.iter_mut(),
+            ahead,
+        }
     }
 
+    /// The same, if the items lie at a stride, and else themselves, as [`Places::strided`] has it.
     #[inline(always)]
-    fn prefetch(self, mode: Mode, i: usize) {
-        if let Some(keys) = self.0.get(i) {
-            keys.prefetch(mode);
+    pub(super) fn strided(self) -> Result<Self, Self> {
+        let (form, source, outcomes, ahead) = (self.form, self.source, self.outcomes, self.ahead);
+        match self.places.strided() {
+            Ok(places) => Ok(Self {
+                form,
+                places,
+                source,
+                outcomes,
+                ahead,
+            }),
+            Err(places) => Err(Self {
+                form,
+                places,
+                source,
+                outcomes,
+                ahead,
+            }),
+        }
+    }
+
+    /// The next item that has keys and parts.
+    #[inline(always)]
+    pub(super) fn next<'k, E, const N: usize>(&mut self) -> Option<Item<'a, 'k, E>>
+    where
+        E: Extra,
+        S: Source<'k, E, N>,
+    {
+        loop {
+            let outcome = self.outcomes.next()?;
+            let mut session = None;
+            if S::EACH {
+                self.source.prefetch(self.places.session(self.ahead));
+                session = self.places.session(0);
+            }
+            let parts = self.places.next(self.form);
+            let keys = match self.source.of(session) {
+                Ok(keys) => keys,
+                Err(None) => continue,
+                Err(Some(error)) => {
+                    *outcome = Err(error);
+                    continue;
+                }
+            };
+            match parts {
+                Ok(parts) => {
+                    *outcome = parts.output_bytes();
+                    if outcome.is_ok() {
+                        return Some((keys, parts, outcome));
+                    }
+                }
+                Err(error) => *outcome = Err(error),
+            }
         }
     }
 }
 
+/// Runs code for each item; once more for items at a stride, because the shortest are over in ten nanoseconds. A closure would not have the
+/// instruction set.
+macro_rules! each_item {
+    ($items:expr, ($own:ident, $parts:ident) $code:block) => {
+        match $items.strided() {
+            Ok(mut items) => {
+                while let Some(($own, $parts, _)) = items.next() {
+                    $code
+                }
+            }
+            Err(mut items) => {
+                while let Some(($own, $parts, _)) = items.next() {
+                    $code
+                }
+            }
+        }
+    };
+}
+pub(super) use each_item;
+
 /// Makes the keys that a form needs out of a key that has a length that there is. They are made where they stay: a copy that is
 /// moved from is not overwritten.
-pub(super) struct Expansion<'a, const N: usize> {
+pub(super) struct Expansion<'a, E, const N: usize> {
     pub(super) form: Form,
     pub(super) key: &'a [u8],
     /// Zeros before.
-    pub(super) into: &'a mut Keys<N>,
+    pub(super) into: &'a mut Keys<E>,
 }
 
-impl<T: Blocks, const N: usize> Task<T> for Expansion<'_, N> {
+impl<T: Blocks, E: Extra, const N: usize> Task<T> for Expansion<'_, E, N> {
     type Out = ();
 
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) {
-        let Keys {
-            data,
-            tweak: of_tweak,
-            powers,
-        } = self.into;
-        let (key, tweak) = self.key.split_at(self.key.len() / self.form.keys());
+        let Keys { count, data, extra } = self.into;
+        *count = N as u128;
+        let data: &mut [_; N] = data
+            .first_chunk_mut()
+            .expect("no more than the longest has");
+        let (key, second) = self.key.split_at(self.key.len() / self.form.keys());
         expand(t, key, data);
         if let (Mode::Cbc | Mode::Xts, Direction::Decrypt) = (self.form.mode, self.form.direction) {
             data.reverse();
@@ -124,18 +372,14 @@ impl<T: Blocks, const N: usize> Task<T> for Expansion<'_, N> {
                 t.store_block(key, inverse);
             }
         }
-        match self.form.mode {
-            Mode::Gcm => hash::powers(t, data, powers),
-            Mode::Xts => expand(t, tweak, of_tweak),
-            Mode::Ctr | Mode::Cbc => {}
-        }
+        extra.make(t, data, second);
     }
 }
 
 /// Key expansion (FIPS 197, 5.2) of a key of 128 or 256 bits, as `N` says. SUBWORD takes the same time for every word: a table in
 /// memory would give the key away to who shares the cache.
 #[inline(always)]
-fn expand<T: Blocks, const N: usize>(t: T, key: &[u8], keys: &mut RoundKeys<N>) {
+pub(super) fn expand<T: Blocks, const N: usize>(t: T, key: &[u8], keys: &mut [[u8; 16]; N]) {
     let key_words = key.len() / 4;
     let (words, _) = keys.as_flattened_mut().as_chunks_mut::<4>();
     for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {

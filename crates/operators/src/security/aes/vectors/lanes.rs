@@ -4,23 +4,22 @@
 //! blocks, as many as the lane with the fewest has left.
 
 use std::marker::PhantomData;
-use std::ops::Range;
 
 use aes::cipher::inout::InOutBuf;
-use dpb_core::JobError;
 
-use crate::security::aes::form::{BLOCK, Form, Parts, Places, Work};
+use super::keys::{Extra, Items, Keys, Source};
+use crate::security::aes::form::{BLOCK, Parts, Places};
 
 /// Items at a time.
 pub(super) const LANES_MAX: usize = 16;
 
 /// Items on their way. The first [`Chains::busy`] lanes each have one; the others do the first one's work once more, so that
 /// code for more lanes may run: it reads all of a step before it writes the same bytes to the same places.
-pub(super) struct Chains<'a, K> {
+pub(super) struct Chains<'a, 'k, E> {
     /// The last block that came out, before the first one the initialisation vector.
     pub(super) states: [[u8; BLOCK]; LANES_MAX],
     /// The keys of each lane, if not all have the same.
-    pub(super) keys: [K; LANES_MAX],
+    pub(super) keys: [&'k Keys<E>; LANES_MAX],
     /// The texts that are left to encrypt.
     texts: [Rest<'a>; LANES_MAX],
     busy: usize,
@@ -36,20 +35,17 @@ struct Rest<'a> {
 }
 
 /// The items of a batch, as they come and go in lanes.
-pub(super) struct Lanes<'a, P, K> {
-    form: Form,
-    places: P,
-    waiting: Range<usize>,
-    outcomes: &'a mut Vec<Result<u32, JobError>>,
+pub(super) struct Lanes<'a, 'k, P, S, E> {
+    items: Items<'a, P, S>,
     /// Lanes that may be busy, [`LANES_MAX`] at most.
     limit: usize,
-    pub(super) chains: Chains<'a, K>,
+    pub(super) chains: Chains<'a, 'k, E>,
 }
 
-impl<'a, P: Places<'a>, K: Copy> Lanes<'a, P, K> {
-    /// With `limit` lanes. `any` key stands in lanes that never had one.
+impl<'a, 'k, P: Places<'a>, S, E: Extra> Lanes<'a, 'k, P, S, E> {
+    /// With `limit` lanes. `any` keys stand in lanes that never had an item.
     #[inline(always)]
-    pub(super) fn new(form: Form, work: Work<'a, P>, limit: usize, any: K) -> Self {
+    pub(super) fn new(items: Items<'a, P, S>, limit: usize, any: &'k Keys<E>) -> Self {
         let none = Rest {
             from: std::ptr::null(),
             to: std::ptr::null_mut(),
@@ -57,10 +53,7 @@ impl<'a, P: Places<'a>, K: Copy> Lanes<'a, P, K> {
             text: PhantomData,
         };
         Self {
-            form,
-            waiting: 0..work.places.count(),
-            places: work.places,
-            outcomes: work.outcomes,
+            items,
             limit: limit.min(LANES_MAX),
             chains: Chains {
                 states: [[0; BLOCK]; LANES_MAX],
@@ -71,20 +64,18 @@ impl<'a, P: Places<'a>, K: Copy> Lanes<'a, P, K> {
         }
     }
 
-    /// Gives idle lanes items, `key(i)` is the key of item `i`, and says how many blocks all go forward now. Who asks again has done
-    /// that: taken all lanes that are busy, or more, so far, left the last blocks in `states`, and told the chains.
+    /// Gives idle lanes items, and says how many blocks all go forward now. Who asks again has done that: taken all lanes that are busy, or
+    /// more, so far, left the last blocks in `states`, and told the chains.
     #[inline(always)]
-    pub(super) fn next(&mut self, key: impl Fn(usize) -> K) -> Option<usize> {
+    pub(super) fn next<const N: usize>(&mut self) -> Option<usize>
+    where
+        S: Source<'k, E, N>,
+    {
         let chains = &mut self.chains;
         while chains.busy < self.limit
-            && let Some(i) = self.waiting.next()
+            && let Some((keys, parts, _)) = self.items.next()
         {
-            self.outcomes
-                .push(self.places.next(self.form).and_then(|parts| {
-                    let len = parts.output_bytes()?;
-                    chains.take(parts, key(i));
-                    Ok(len)
-                }));
+            chains.take(parts, keys);
         }
         if chains.busy == 0 {
             return None;
@@ -98,7 +89,7 @@ impl<'a, P: Places<'a>, K: Copy> Lanes<'a, P, K> {
     }
 }
 
-impl<'a, K: Copy> Chains<'a, K> {
+impl<'a, 'k, E> Chains<'a, 'k, E> {
     /// Lanes that have an item.
     pub(super) fn busy(&self) -> usize {
         self.busy
@@ -119,13 +110,13 @@ impl<'a, K: Copy> Chains<'a, K> {
 
     /// Gives an item, if it has any blocks, to the first idle lane.
     #[inline(always)]
-    fn take(&mut self, parts: Parts<'a>, key: K) {
+    fn take(&mut self, parts: Parts<'a>, keys: &'k Keys<E>) {
         let text = parts.text;
         let len = text.len();
         if len > 0 {
             let (from, to) = text.into_raw();
             self.states[self.busy].copy_from_slice(parts.iv);
-            self.keys[self.busy] = key;
+            self.keys[self.busy] = keys;
             self.texts[self.busy] = Rest {
                 from,
                 to,

@@ -1,11 +1,6 @@
 //! The rounds of AES on blocks that are on their way together.
 
-use zeroize::Zeroizing;
-
-use super::blocks::{Block, Blocks};
-
-/// A key for each round, and one before the first: 11 with keys of 128 bits, 15 with 256. Overwritten when dropped.
-pub(super) type RoundKeys<const N: usize> = Zeroizing<[[u8; 16]; N]>;
+use super::blocks::{Block, Blocks, Rounds};
 
 /// The round keys, each in every block of a register.
 #[inline(always)]
@@ -34,7 +29,7 @@ macro_rules! each_round {
 #[inline(always)]
 pub(super) fn encrypt<T: Blocks, const N: usize, const W: usize>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &impl Rounds<T, N>,
     blocks: [T::Four; W],
 ) -> [T::Four; W] {
     let mut blocks = start(t, keys, blocks);
@@ -46,12 +41,12 @@ pub(super) fn encrypt<T: Blocks, const N: usize, const W: usize>(
 #[inline(always)]
 pub(super) fn start<T: Blocks, const N: usize, const W: usize>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &impl Rounds<T, N>,
     mut blocks: [T::Four; W],
 ) -> [T::Four; W] {
     for four in &mut blocks {
         for r in 0..T::REGS {
-            four[r] = t.start(four[r], keys[0]);
+            four[r] = t.start(four[r], keys.at(t, 0));
         }
     }
     blocks
@@ -61,7 +56,7 @@ pub(super) fn start<T: Blocks, const N: usize, const W: usize>(
 #[inline(always)]
 pub(super) fn rounds_from<const FIRST: usize, T: Blocks, const N: usize, const W: usize>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &impl Rounds<T, N>,
     blocks: &mut [T::Four; W],
 ) {
     each_round!(N, FIRST, i, {
@@ -73,13 +68,13 @@ pub(super) fn rounds_from<const FIRST: usize, T: Blocks, const N: usize, const W
 #[inline(always)]
 pub(super) fn round<T: Blocks, const N: usize, const W: usize>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &impl Rounds<T, N>,
     i: usize,
     blocks: &mut [T::Four; W],
 ) {
     for four in &mut *blocks {
         for r in 0..T::REGS {
-            four[r] = t.round(four[r], [keys[i - 1], keys[i]]);
+            four[r] = t.round(four[r], [keys.at(t, i - 1), keys.at(t, i)]);
         }
     }
     keep_order(t, blocks);
@@ -89,12 +84,12 @@ pub(super) fn round<T: Blocks, const N: usize, const W: usize>(
 #[inline(always)]
 pub(super) fn last<T: Blocks, const N: usize, const W: usize>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &impl Rounds<T, N>,
     mut blocks: [T::Four; W],
 ) -> [T::Four; W] {
     for four in &mut blocks {
         for r in 0..T::REGS {
-            four[r] = t.last(four[r], [keys[N - 2], keys[N - 1]]);
+            four[r] = t.last(four[r], [keys.at(t, N - 2), keys.at(t, N - 1)]);
         }
     }
     blocks
@@ -117,40 +112,48 @@ fn keep_order<T: Blocks, const W: usize>(t: T, blocks: &mut [T::Four; W]) {
 #[inline(always)]
 pub(super) fn encrypt_one<T: Blocks, const N: usize>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &impl Rounds<T, N>,
     mut block: Block<T>,
 ) -> Block<T> {
     let one = t.one();
-    block = one.start(block, t.low(keys[0]));
+    block = one.start(block, t.low(keys.at(t, 0)));
     each_round!(N, 1, i, {
-        block = one.round(block, [t.low(keys[i - 1]), t.low(keys[i])]);
+        block = one.round(block, [t.low(keys.at(t, i - 1)), t.low(keys.at(t, i))]);
     });
-    one.last(block, [t.low(keys[N - 2]), t.low(keys[N - 1])])
+    one.last(block, [t.low(keys.at(t, N - 2)), t.low(keys.at(t, N - 1))])
+}
+
+/// The keys of the rounds of `W` times four blocks, of which each has its own.
+pub(super) trait OwnRounds<T: Blocks, const N: usize, const W: usize> {
+    /// Those of round `i` for register `r` of the `w`th four.
+    fn at(&self, t: T, w: usize, r: usize, i: usize) -> T::Reg;
 }
 
 /// Encrypts `W` times four blocks, each block with keys of its own.
 #[inline(always)]
 pub(super) fn encrypt_each<T: Blocks, const N: usize, const W: usize>(
     t: T,
-    keys: &[[T::Four; N]; W],
+    keys: &impl OwnRounds<T, N, W>,
     mut blocks: [T::Four; W],
 ) -> [T::Four; W] {
     for w in 0..W {
         for r in 0..T::REGS {
-            blocks[w][r] = t.start(blocks[w][r], keys[w][0][r]);
+            blocks[w][r] = t.start(blocks[w][r], keys.at(t, w, r, 0));
         }
     }
     each_round!(N, 1, i, {
         for w in 0..W {
             for r in 0..T::REGS {
-                blocks[w][r] = t.round(blocks[w][r], [keys[w][i - 1][r], keys[w][i][r]]);
+                let pair = [keys.at(t, w, r, i - 1), keys.at(t, w, r, i)];
+                blocks[w][r] = t.round(blocks[w][r], pair);
             }
         }
         keep_order(t, &mut blocks);
     });
     for w in 0..W {
         for r in 0..T::REGS {
-            blocks[w][r] = t.last(blocks[w][r], [keys[w][N - 2][r], keys[w][N - 1][r]]);
+            let pair = [keys.at(t, w, r, N - 2), keys.at(t, w, r, N - 1)];
+            blocks[w][r] = t.last(blocks[w][r], pair);
         }
     }
     blocks
@@ -160,21 +163,21 @@ pub(super) fn encrypt_each<T: Blocks, const N: usize, const W: usize>(
 #[inline(always)]
 pub(super) fn decrypt<T: Blocks, const N: usize, const W: usize>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &impl Rounds<T, N>,
     blocks: [T::Four; W],
 ) -> [T::Four; W] {
     let mut blocks = start(t, keys, blocks);
     each_round!(N, 1, i, {
         for four in &mut blocks {
             for r in 0..T::REGS {
-                four[r] = t.inverse_round(four[r], [keys[i - 1], keys[i]]);
+                four[r] = t.inverse_round(four[r], [keys.at(t, i - 1), keys.at(t, i)]);
             }
         }
         keep_order(t, &mut blocks);
     });
     for four in &mut blocks {
         for r in 0..T::REGS {
-            four[r] = t.inverse_last(four[r], [keys[N - 2], keys[N - 1]]);
+            four[r] = t.inverse_last(four[r], [keys.at(t, N - 2), keys.at(t, N - 1)]);
         }
     }
     blocks

@@ -4,8 +4,8 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::blocks::{Block, Blocks, Task, write_part};
-use crate::isa::AesNi;
+use super::blocks::{Block, Blocks, Stored, Task, write_part};
+use crate::isa::{AesAvx, AesNi};
 use crate::part::part;
 
 /// Methods that are one instruction each.
@@ -48,13 +48,30 @@ macro_rules! same {
 
 /// The rest, which differs in the names of instructions alone.
 macro_rules! by_names {
+    (@own stored $Reg:ty) => {
+        type Own<'k, const N: usize> = Stored<'k, N>;
+
+        #[inline(always)]
+        fn own<const N: usize>(self, keys: &[[u8; 16]; N]) -> Stored<'_, N> {
+            Stored(keys)
+        }
+    };
+    (@own registers $Reg:ty) => {
+        type Own<'k, const N: usize> = [$Reg; N];
+
+        #[inline(always)]
+        fn own<const N: usize>(self, keys: &[[u8; 16]; N]) -> [$Reg; N] {
+            broadcast(self, keys)
+        }
+    };
     (
-        $features:literal, $width:literal, $long:literal, $Reg:ty, $regs:literal, $class:ident;
+        $features:literal, $width:literal, $long:literal, $Reg:ty, $regs:literal, $class:ident, $own:ident;
         $zero:ident, $load:ident, $store:ident, $words:expr, $left:ident, $right:ident, $up:ident, $down:ident
     ) => {
         type Reg = $Reg;
         type Four = [$Reg; $regs];
         type One = AesNi;
+        by_names!(@own $own $Reg);
         const REGS: usize = $regs;
 
         #[inline(always)]
@@ -174,74 +191,84 @@ const TURNED: [u64; 2] = [0x0809_0a0b_0c0d_0e0f, 0x0001_0203_0405_0607];
 mod avx2;
 mod avx512;
 
-impl Blocks for AesNi {
-    const LANES: usize = 8;
+/// [`Blocks`] with registers of one block, by the features of the token.
+macro_rules! one_block {
+    ($Token:ident, $features:literal) => {
+        impl Blocks for $Token {
+            const LANES: usize = 8;
 
-    by_names! {
-        "aes,pclmulqdq,sse4.1,ssse3", 2, 2, __m128i, 4, xmm_reg;
-        _mm_setzero_si128, _mm_loadu_si128, _mm_storeu_si128, std::convert::identity,
-        _mm_sll_epi64, _mm_srl_epi64, _mm_bslli_si128, _mm_bsrli_si128
-    }
+            by_names! {
+                $features, 2, 2, __m128i, 4, xmm_reg, stored;
+                _mm_setzero_si128, _mm_loadu_si128, _mm_storeu_si128, std::convert::identity,
+                _mm_sll_epi64, _mm_srl_epi64, _mm_bslli_si128, _mm_bsrli_si128
+            }
 
-    instructions! {
-        self, __m128i;
-        xor(a, b) = _mm_xor_si128(a, b);
-        and(a, b) = _mm_and_si128(a, b);
-        add32(a, b) = _mm_add_epi32(a, b);
-        add64(a, b) = _mm_add_epi64(a, b);
-        low_product(a, b) = _mm_clmulepi64_si128::<0x00>(a, b);
-        high_product(a, b) = _mm_clmulepi64_si128::<0x11>(a, b);
-        cross_product(a, b) = _mm_clmulepi64_si128::<0x01>(a, b);
-        swap(reg) = _mm_shuffle_epi8(reg, self.set_words(TURNED));
-        swap_words(reg) = _mm_shuffle_epi32::<0b01_00_11_10>(reg);
-        start(block, key) = _mm_xor_si128(block, key);
-    }
-    same! { low, widen, broadcast, across, times_alphas }
+            instructions! {
+                self, __m128i;
+                xor(a, b) = _mm_xor_si128(a, b);
+                and(a, b) = _mm_and_si128(a, b);
+                add32(a, b) = _mm_add_epi32(a, b);
+                add64(a, b) = _mm_add_epi64(a, b);
+                low_product(a, b) = _mm_clmulepi64_si128::<0x00>(a, b);
+                high_product(a, b) = _mm_clmulepi64_si128::<0x11>(a, b);
+                cross_product(a, b) = _mm_clmulepi64_si128::<0x01>(a, b);
+                swap(reg) = _mm_shuffle_epi8(reg, self.set_words(TURNED));
+                swap_words(reg) = _mm_shuffle_epi32::<0b01_00_11_10>(reg);
+                start(block, key) = _mm_xor_si128(block, key);
+            }
+            same! { low, widen, broadcast, across, times_alphas }
 
-    #[inline(always)]
-    fn times_alpha(self, reg: __m128i) -> __m128i {
-        let back = self.set_words([0x87, 1]);
-        // SAFETY: the token exists only where these instructions do.
-        unsafe {
-            // The sign of each word where what it loses comes back.
-            let out = _mm_srai_epi32::<31>(_mm_shuffle_epi32::<0b00_01_00_11>(reg));
-            _mm_xor_si128(_mm_add_epi64(reg, reg), _mm_and_si128(out, back))
+            #[inline(always)]
+            fn times_alpha(self, reg: __m128i) -> __m128i {
+                let back = self.set_words([0x87, 1]);
+                // SAFETY: the token exists only where these instructions do.
+                unsafe {
+                    // The sign of each word where what it loses comes back.
+                    let out = _mm_srai_epi32::<31>(_mm_shuffle_epi32::<0b00_01_00_11>(reg));
+                    _mm_xor_si128(_mm_add_epi64(reg, reg), _mm_and_si128(out, back))
+                }
+            }
+
+            rounds! { __m128i; round _mm_aesenc_si128, last _mm_aesenclast_si128, inverse_round _mm_aesdec_si128, inverse_last _mm_aesdeclast_si128 }
+
+            #[inline(always)]
+            fn load_part(self, bytes: &[u8]) -> __m128i {
+                let part = part(bytes);
+                self.set_words([part as u64, (part >> 64) as u64])
+            }
+
+            #[inline(always)]
+            fn store_part(self, to: &mut [u8], reg: __m128i) {
+                write_part(to, self.words(reg));
+            }
+
+            #[inline(always)]
+            fn behind(self, before: [__m128i; 4], four: [__m128i; 4]) -> [__m128i; 4] {
+                [before[3], four[0], four[1], four[2]]
+            }
+
+            #[inline(always)]
+            unsafe fn gather(self, from: [*const u8; 4]) -> [__m128i; 4] {
+                let mut four = self.zeros();
+                for i in 0..4 {
+                    // SAFETY: the caller says so; the load needs no alignment.
+                    four[i] = unsafe { _mm_loadu_si128(from[i].cast()) };
+                }
+                four
+            }
+
+            #[inline(always)]
+            unsafe fn scatter(self, to: [*mut u8; 4], four: [__m128i; 4]) {
+                for i in 0..4 {
+                    // SAFETY: the caller says so; the store needs no alignment.
+                    unsafe { _mm_storeu_si128(to[i].cast(), four[i]) };
+                }
+            }
         }
-    }
-
-    rounds! { __m128i; round _mm_aesenc_si128, last _mm_aesenclast_si128, inverse_round _mm_aesdec_si128, inverse_last _mm_aesdeclast_si128 }
-
-    #[inline(always)]
-    fn load_part(self, bytes: &[u8]) -> __m128i {
-        let part = part(bytes);
-        self.set_words([part as u64, (part >> 64) as u64])
-    }
-
-    #[inline(always)]
-    fn store_part(self, to: &mut [u8], reg: __m128i) {
-        write_part(to, self.words(reg));
-    }
-
-    #[inline(always)]
-    fn behind(self, before: [__m128i; 4], four: [__m128i; 4]) -> [__m128i; 4] {
-        [before[3], four[0], four[1], four[2]]
-    }
-
-    #[inline(always)]
-    unsafe fn gather(self, from: [*const u8; 4]) -> [__m128i; 4] {
-        let mut four = self.zeros();
-        for i in 0..4 {
-            // SAFETY: the caller says so; the load needs no alignment.
-            four[i] = unsafe { _mm_loadu_si128(from[i].cast()) };
-        }
-        four
-    }
-
-    #[inline(always)]
-    unsafe fn scatter(self, to: [*mut u8; 4], four: [__m128i; 4]) {
-        for i in 0..4 {
-            // SAFETY: the caller says so; the store needs no alignment.
-            unsafe { _mm_storeu_si128(to[i].cast(), four[i]) };
-        }
-    }
+    };
 }
+
+one_block!(AesNi, "aes,pclmulqdq,sse4.1,ssse3");
+// The same instructions as AVX encodes them: a result goes to a register of its own, so nothing is copied before it is overwritten, and
+// operands in memory need no alignment.
+one_block!(AesAvx, "avx,aes,pclmulqdq");

@@ -3,9 +3,9 @@
 use aes::cipher::inout::InOutBuf;
 use dpb_core::Direction;
 
-use super::blocks::{Block, Blocks, Task};
-use super::keys::{AHEAD, Source};
-use super::rounds::{broadcast, decrypt, encrypt, encrypt_one};
+use super::blocks::{Block, Blocks, Rounds, Task};
+use super::keys::{AHEAD, Items, Keys, Source, TweakKeys};
+use super::rounds::{decrypt, encrypt, encrypt_one};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
@@ -20,26 +20,25 @@ impl<'a, 'k, T, P, S, const N: usize, const ENCRYPT: bool> Task<T> for Crypt<'a,
 where
     T: Blocks,
     P: Places<'a>,
-    S: Source<'k, N>,
+    S: Source<'k, TweakKeys, N>,
 {
     type Out = ();
 
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) {
-        let first = self.source.of(0);
-        let mut keys = broadcast(t, &first.data);
-        let mut tweak_keys = broadcast(t.one(), &first.tweak);
+        let common = self.source.common().unwrap_or(const { &Keys::NONE });
+        let mut keys = S::ready(t, common.data());
+        let mut tweak_keys = S::ready(t.one(), common.extra.keys());
         let direction = match ENCRYPT {
             true => Direction::Encrypt,
             false => Direction::Decrypt,
         };
         let form = self.form.known(Mode::Xts, direction);
-        for (i, parts, _) in form.items(self.work) {
+        let mut items = Items::new(form, self.source, self.work, AHEAD);
+        while let Some((own, parts, _)) = items.next() {
             if S::EACH {
-                self.source.prefetch(Mode::Xts, i + AHEAD);
-                let own = self.source.of(i);
-                keys = broadcast(t, &own.data);
-                tweak_keys = broadcast(t.one(), &own.tweak);
+                keys = S::ready(t, own.data());
+                tweak_keys = S::ready(t.one(), own.extra.keys());
             }
             let iv = t.load_block(parts.iv.try_into().expect("sixteen bytes"));
             let tweak = encrypt_one(t.one(), &tweak_keys, iv);
@@ -52,7 +51,7 @@ where
 #[inline(always)]
 fn unit<T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &impl Rounds<T, N>,
     tweak: Block<T>,
     text: InOutBuf<'_, '_, u8>,
 ) {
@@ -106,7 +105,7 @@ fn unit<T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
 #[inline(always)]
 fn steal<T: Blocks, const N: usize, const ENCRYPT: bool>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &impl Rounds<T, N>,
     tweaks: [[u8; BLOCK]; 2],
     text: InOutBuf<'_, '_, u8>,
 ) {
@@ -131,7 +130,7 @@ fn steal<T: Blocks, const N: usize, const ENCRYPT: bool>(
 #[inline(always)]
 fn single<T: Blocks, const N: usize, const ENCRYPT: bool>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &impl Rounds<T, N>,
     mut block: [u8; BLOCK],
     tweak: [u8; BLOCK],
 ) -> [u8; BLOCK] {
@@ -145,7 +144,7 @@ fn single<T: Blocks, const N: usize, const ENCRYPT: bool>(
 #[inline(always)]
 fn direct<T: Blocks, const N: usize, const W: usize, const ENCRYPT: bool>(
     t: T,
-    keys: &[T::Reg; N],
+    keys: &impl Rounds<T, N>,
     blocks: [T::Four; W],
 ) -> [T::Four; W] {
     match ENCRYPT {
