@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: the criterion benches, and the comparison with peers; here, on another machine, or for one.
 
 mod arm64;
+mod cycles;
 mod emulated;
 mod level;
 pub(crate) mod programs;
@@ -27,13 +28,17 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "bench")]
     peers: bool,
     /// Build for 64-bit Arm; run here if this is such a machine, over --ssh, else under qemu-user, which checks and counts
-    /// instructions, dpb's beside its peers', and claims no speed
+    /// instructions, dpb's beside its peers', estimates their cycles with llvm-mca, and claims no speed
     #[arg(long, value_parser = ["aarch64"])]
     target: Option<String>,
     /// The core that qemu emulates: `max`, or `cortex-a72` as in BlueField-2; if it is not given, peers are counted on both and all else
     /// runs on `max`
     #[arg(long, requires = "target")]
     cpu: Option<String>,
+    /// With --peers under qemu-user: print the hottest loops of each side of the rows that were asked for, and the hottest one's instructions as
+    /// llvm-mca sees them
+    #[arg(long, requires_all = ["target", "peers"], conflicts_with = "ssh")]
+    loops: bool,
     /// With --peers: run in a Debian of this release, made once with debootstrap in the user's cache, whose peers are newer than
     /// this system's; needs root
     #[arg(long, value_parser = root::RELEASES, requires = "peers", conflicts_with_all = ["target", "ssh"])]
@@ -92,7 +97,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let Some(machine) = machine else {
         let libraries = libraries.expect("looked for where nothing is sent elsewhere");
-        return emulated::run(&programs, args.cpu.as_deref(), &libraries, &args.rest);
+        return emulated::run(
+            &programs,
+            args.cpu.as_deref(),
+            args.loops,
+            &libraries,
+            &args.rest,
+        );
     };
     // What the kernel there starts with an emulator is no more measured than here.
     let emulator = format!("an emulator on {}", machine.architecture);
@@ -101,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     } else {
         How::Checked {
             by: &emulator,
-            instructions: None,
+            counts: None,
         }
     };
     let records = records(&machine.architecture);

@@ -33,6 +33,7 @@ use dpb_peers::native::LIBRARIES;
 use dpb_peers::work::{Placed, Work};
 
 use definition::{Row, Unit, rows};
+use instructions::Counter;
 use side::{ITSELF, NULL, Placement, Side};
 use table::Table;
 
@@ -61,6 +62,9 @@ struct Args {
     /// With --emulated: the file to which the emulator's plugin adds a count of instructions when it is asked to
     #[arg(long, requires = "emulated")]
     instructions: Option<PathBuf>,
+    /// With --instructions: the socket on which `cargo xtask bench` estimates cycles
+    #[arg(long, requires = "instructions")]
+    cycles: Option<PathBuf>,
     /// Given by `cargo bench`; without it everything is checked and nothing is timed
     #[arg(long, hide = true)]
     bench: bool,
@@ -92,7 +96,7 @@ fn run(args: &Args) -> Result<()> {
     let mut bench = Bench {
         rounds,
         evidence,
-        instructions: args.instructions.clone(),
+        counter: args.counter(),
         pinned: if rounds > 0 { pin() } else { Vec::new() },
         places: SplitMix64::new(SEED),
     };
@@ -103,7 +107,10 @@ fn run(args: &Args) -> Result<()> {
         all = all.iter().map(|row| row.shortened(is_counted)).collect();
     }
     agree_with_the_registry(&all)?;
-    let mut results = Results::default();
+    let mut results = Results {
+        table: Table::new(args.cycles.is_some()),
+        ..Results::default()
+    };
     bench.compare(&args.choose(&all)?, &mut results)?;
     results.judge()?;
     if rounds < ROUNDS {
@@ -161,6 +168,15 @@ impl Args {
             Self { quick: true, .. } => ROUNDS_QUICK,
             _ => ROUNDS,
         }
+    }
+
+    fn counter(&self) -> Option<Counter> {
+        let instructions = self.instructions.clone()?;
+        let cycles = self.cycles.clone();
+        Some(Counter {
+            instructions,
+            cycles,
+        })
     }
 
     /// The rows that were asked for, and all controls.
@@ -345,7 +361,7 @@ fn keep(folder: &Path, is_whole: bool, records: &[Record], table: &str) -> Resul
 struct Bench {
     rounds: usize,
     evidence: Evidence,
-    instructions: Option<PathBuf>,
+    counter: Option<Counter>,
     pinned: Vec<u32>,
     /// The random numbers that place memory.
     places: SplitMix64,
@@ -649,19 +665,35 @@ impl Bench {
         Ok(placements)
     }
 
-    /// The instructions of one run of each side, which the checks ran before, if an emulator counts them.
+    /// The instructions of one run of each side, which the checks ran before, if an emulator counts them, and the cycles that follow.
     fn count_instructions(
         &self,
         sides: &[Side],
         placements: &mut [Placement<'_>],
         record: &mut Record,
     ) -> Result<()> {
-        let Some(file) = &self.instructions else {
+        let Some(counter) = &self.counter else {
             return Ok(());
         };
+        let (row, core) = (
+            counts::in_words(record),
+            counts::core(&self.evidence).unwrap_or_default(),
+        );
+        let control = record.parameters.get("control");
+        let is_control = control.is_some_and(|it| it.to_string() == "true");
         for (side, placement) in sides.iter().zip(placements) {
-            let count = instructions::of_settled(file, || placement.run())?;
+            let count = counter.of_settled(|| placement.run())?;
             record.counts.insert(counts::name(&side.name), count);
+            let subject = instructions::Subject {
+                core,
+                row: &row,
+                side: &side.name,
+                was_asked_for: !is_control,
+            };
+            for (model, cycles) in counter.cycles(&subject, count)? {
+                let name = counts::name_of_cycles(&side.name, &model);
+                record.counts.insert(name, cycles);
+            }
         }
         Ok(())
     }

@@ -19,9 +19,18 @@ pub(crate) const RATIO: &str = "ratio to ";
 pub(crate) struct Table {
     rows: String,
     group: &'static str,
+    has_cycles: bool,
 }
 
 impl Table {
+    /// With `has_cycles` it has a column of cycles by models of cores.
+    pub(crate) fn new(has_cycles: bool) -> Self {
+        Self {
+            has_cycles,
+            ..Self::default()
+        }
+    }
+
     /// Takes a row in and gives what to print of it.
     pub(crate) fn add(&mut self, row: &Row, record: &Record) -> String {
         if self.group != row.group {
@@ -29,7 +38,7 @@ impl Table {
             let title = row.group.replace('-', " ");
             let _ = write!(
                 self.rows,
-                "\n## {title}\n\n| operator | a call | {} | beside it: {} |\n|---|---|---|---|---|\n",
+                "\n## {title}\n\n| operator | a call | {} | beside it: {} |{}\n",
                 if row.group == "harness" {
                     "subject"
                 } else {
@@ -39,22 +48,35 @@ impl Table {
                     Some(_) => "instructions | ratio to the fewest",
                     None => "speed, and the ratio | wanted",
                 },
+                match self.has_cycles {
+                    true => " cycles, by model |\n|---|---|---|---|---|---|",
+                    false => "\n|---|---|---|---|---|",
+                }
             );
         }
         let (name, shape) = (name(row), shape(row));
         if let Outcome::Failed { reason } = &record.outcome {
-            let _ = writeln!(self.rows, "| {name} | {shape} | failed | | |");
+            let more = if self.has_cycles { " |" } else { "" };
+            let _ = writeln!(self.rows, "| {name} | {shape} | failed | | |{more}");
             return format!("{name:44} {shape:>18}  FAILED: {reason}");
         }
         let speed = |side: &str| speed(row, record, side);
         let Some(ours) = speed(&row.subject) else {
             let (sides, ratio) = counted(record);
             let (ours, others) = sides.split_once("; ").unwrap_or((&sides, ""));
-            let _ = writeln!(
+            let _ = write!(
                 self.rows,
                 "| {name} | {shape} | {ours} | {others} | {ratio} |"
             );
-            return format!("{name:44} {shape:>18}  checked: {sides} {ratio}");
+            let cycles = cycles(record);
+            if self.has_cycles {
+                let _ = write!(self.rows, " {} |", cycles.join("<br>"));
+            }
+            self.rows.push('\n');
+            let cycles: String = (cycles.iter())
+                .map(|line| format!("\n{:66}cycles, {line}", ""))
+                .collect();
+            return format!("{name:44} {shape:>18}  checked: {sides} {ratio}{cycles}");
         };
         let build = &record.provenance.libraries[&row.subject];
         let path = match build.split_once(',') {
@@ -90,7 +112,7 @@ impl Table {
                 return format!(
                     "# Instructions of operators beside their peers\n\n`cargo xtask bench --target aarch64 --peers -- --record ../record`; evidence: \
                      emulated by {by}, so right or wrong, and no speed. {machine}.\n\nOne call behind another that set all up, every output \
-                     checked. Instructions are no time. A ratio is dpb's instructions over those of the peer that needs the fewest (of a coder: \
+                     checked. Instructions are no time, and cycles are llvm-mca's estimates by models of cores. A ratio is dpb's instructions over those of the peer that needs the fewest (of a coder: \
                      whose output is no larger), so below 1 dpb needs fewer. In square brackets behind a coder's: bytes out over bytes in. Each \
                      peer's version and build are in the record beside this file.\n{}",
                     self.rows
@@ -238,6 +260,20 @@ fn counted(record: &Record) -> (String, String) {
     let peers = peers.map(|peer| format!("{peer} {}", counts.shown(peer)));
     let sides: Vec<String> = std::iter::once(ours).chain(peers).collect();
     (sides.join("; "), counts::ratio(counts.best()))
+}
+
+/// For each model the cycles of all sides, and the subject's over the best other one's.
+fn cycles(record: &Record) -> Vec<String> {
+    let line = |model| {
+        let counts = Counts::of_cycles(record, model)?;
+        let peers = counts.peers().into_iter();
+        let peers: String = peers
+            .map(|peer| format!("; {peer} {}", counts.plain(peer)))
+            .collect();
+        Some(format!("model of {model}: {}{peers}", counts.in_short()))
+    };
+    let models = counts::models([record]).into_iter();
+    models.filter_map(line).collect()
 }
 
 /// `1500 B`, `64 KiB`.

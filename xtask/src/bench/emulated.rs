@@ -6,7 +6,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::arm64::Libraries;
-use super::programs::{How, Program};
+use super::cycles::Cycles;
+use super::programs::{Counts, How, Program};
 use crate::aarch64::Emulation;
 use crate::shell;
 
@@ -19,6 +20,7 @@ const VERSIONS: [u32; 3] = [1, 2, 4];
 struct Counter {
     plugin: PathBuf,
     file: PathBuf,
+    cycles: Option<Cycles>,
 }
 
 /// The cores that peers are counted on: Armv8.0 with its extension for cryptography, as in BlueField-2, and all that the emulator has.
@@ -30,17 +32,18 @@ const RECORD: &str = "--record";
 /// The tables of all cores, which the bench of peers writes beside its records: of all rows, and of some.
 const TABLES: [&str; 2] = ["emulated.md", "emulated.part.md"];
 
-/// Runs all, peers on each core, or on `cpu` alone.
+/// Runs all, peers on each core, or on `cpu` alone; with `shows_loops` prints the peers' hottest loops.
 pub(super) fn run(
     programs: &[Program],
     cpu: Option<&str>,
+    shows_loops: bool,
     libraries: &Libraries,
     rest: &[String],
 ) -> Result<()> {
     let own = super::records("emulated");
     std::fs::create_dir_all(&own)?;
     let (records, rest) = records(&own, rest)?;
-    let counter = Counter::make(&own, &Emulation::find(ALL)?);
+    let counter = Counter::make(&own, &Emulation::find(ALL)?, shows_loops);
     if let Err(why) = &counter {
         println!("instructions are not counted: {why:#}");
     }
@@ -89,7 +92,7 @@ fn one(
     let by = format!("qemu-user -cpu {}", emulation.cpu);
     let how = How::Checked {
         by: &by,
-        instructions: counter.map(|counter| counter.file.as_path()),
+        counts: counter.map(Counter::counts),
     };
     let mut command = match counter {
         Some(counter) => counter.emulator(),
@@ -132,19 +135,24 @@ fn records(own: &Path, rest: &[String]) -> Result<(PathBuf, Vec<String>)> {
 }
 
 impl Counter {
-    /// Compiles the plugin for the emulator that is here.
+    /// Compiles the plugin for the emulator that is here, and looks for llvm-mca.
     ///
     /// # Errors
-    /// What is missing.
-    fn make(folder: &Path, emulation: &Emulation) -> Result<Self> {
+    /// What is missing for counts.
+    fn make(folder: &Path, emulation: &Emulation, shows_loops: bool) -> Result<Self> {
         ensure!(
             shell::find(WITH_PLUGINS).is_some(),
             "no {WITH_PLUGINS}, which takes plugins: apt-get install qemu-user"
         );
         let source = shell::root().join("xtask/src/bench/instructions.c");
+        let cycles = Cycles::start(folder, shows_loops);
+        if let Err(why) = &cycles {
+            println!("missing  cycles by models of cores: {why:#}");
+        }
         let counter = Self {
             plugin: folder.join("instructions.so"),
             file: folder.join("instructions"),
+            cycles: cycles.ok(),
         };
         let mut last = None;
         for version in VERSIONS {
@@ -168,13 +176,21 @@ impl Counter {
     }
 
     fn emulator(&self) -> Command {
+        let mut plugin = format!("{},counts={}", self.plugin.display(), self.file.display());
+        if let Some(cycles) = &self.cycles {
+            plugin += &format!(",blocks={}", cycles.blocks.display());
+        }
         let mut command = Command::new(WITH_PLUGINS);
-        command.arg("-plugin").arg(format!(
-            "{},counts={}",
-            self.plugin.display(),
-            self.file.display()
-        ));
+        command.arg("-plugin").arg(plugin);
         command
+    }
+
+    fn counts(&self) -> Counts<'_> {
+        let cycles = self.cycles.as_ref();
+        Counts {
+            instructions: &self.file,
+            cycles: cycles.map(|cycles| cycles.socket.as_path()),
+        }
     }
 }
 

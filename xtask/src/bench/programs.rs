@@ -35,9 +35,17 @@ pub(super) enum How<'a> {
     Checked {
         /// Which emulator.
         by: &'a str,
-        /// Where it writes counts of instructions, if it does.
-        instructions: Option<&'a Path>,
+        /// Where counts come from, if it counts.
+        counts: Option<Counts<'a>>,
     },
+}
+
+/// What an emulated bench of peers is told of counts.
+pub(super) struct Counts<'a> {
+    /// The file that the emulator writes counts of instructions to.
+    pub(super) instructions: &'a Path,
+    /// The socket that is asked for cycles.
+    pub(super) cycles: Option<&'a Path>,
 }
 
 impl Program {
@@ -52,10 +60,13 @@ impl Program {
                     add(&["--quick"]);
                 }
             }
-            How::Checked { by, instructions } if self.name == PEERS => {
+            How::Checked { by, counts } if self.name == PEERS => {
                 add(&["--emulated", by]);
-                if let Some(file) = instructions {
-                    add(&["--instructions", &file.to_string_lossy()]);
+                if let Some(counts) = counts {
+                    add(&["--instructions", &counts.instructions.to_string_lossy()]);
+                    if let Some(socket) = counts.cycles {
+                        add(&["--cycles", &socket.to_string_lossy()]);
+                    }
                 }
             }
             How::Checked { .. } => add(&["--test"]),
@@ -164,7 +175,7 @@ mod tests {
         };
         let how = How::Checked {
             by: "an emulator",
-            instructions: None,
+            counts: None,
         };
         let rest = ["crc32", "toeplitz", "--save-baseline", "before"].map(str::to_owned);
         let given = |name: &str, rest: &[String]| program(name).arguments(&how, "records", rest);

@@ -76,6 +76,7 @@ const ON_X86_64: &[Part] = &[
     Part("perftest", Program(&["ib_read_lat"]), &["perftest"], "RDMA is not tested in a guest"),
     Part("aarch64 emulator", Program(&["qemu-aarch64-static", "qemu-aarch64"]), &["qemu-user-static"], "aarch64 tests do not run here"),
     Part("aarch64 emulator, plugins", Program(&["qemu-aarch64"]), &["qemu-user"], "instructions are not counted"),
+    Part("llvm-mca", Program(&["llvm-mca-19"]), &["llvm-19"], "cycles on cores of 64-bit Arm are not estimated"),
     // With the libraries of C and C++: the compiler for C only recommends the first, and DuckDB needs the second.
     Part("aarch64 linker", Program(&["aarch64-linux-gnu-gcc"]), &["g++-aarch64-linux-gnu"], "nothing is built for aarch64 here"),
 ];
