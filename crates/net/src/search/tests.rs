@@ -276,8 +276,8 @@ proptest! {
         };
         let kind = |load: f64| classify(&at(load), &goal);
         let upper = loads.iter().copied().find(|load| kind(*load) == Bound::Upper);
-        let below = loads.iter().copied().filter(|load| upper.is_none_or(|upper| *load < upper));
-        let lower = below.filter(|load| kind(*load) == Bound::Lower).next_back();
+        let mut below = loads.iter().copied().filter(|load| upper.is_none_or(|upper| *load < upper));
+        let lower = below.rfind(|load| kind(*load) == Bound::Lower);
         prop_assert_eq!((result.lower, result.upper), (lower, upper));
         if let (None, Some(lower), Some(upper)) = (result.irregular, lower, upper) {
             prop_assert!((upper - lower) / upper <= width + 1e-9);
