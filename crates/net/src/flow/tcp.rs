@@ -1,0 +1,108 @@
+//! What a flow knows of its connection: how far it has come, as a middlebox sees it (RFC 9293, 3.3.2; RFC 5382).
+
+/// The flags of a TCP header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No more data from this side.
+    pub const FIN: Self = Self(0x01);
+    /// A connection is asked for.
+    pub const SYN: Self = Self(0x02);
+    /// There is no such connection.
+    pub const RST: Self = Self(0x04);
+    /// The acknowledgement counts.
+    pub const ACK: Self = Self(0x10);
+
+    /// Both.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// True if all of `other` are set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// True of the packet that asks for a connection.
+    fn opens(self) -> bool {
+        self.has(Self::SYN) && !self.has(Self::ACK)
+    }
+}
+
+/// How far a flow has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// UDP, or another protocol without connections.
+    Datagrams,
+    /// ICMP's echo and the like.
+    Icmp,
+    /// TCP: a connection was asked for.
+    Opening,
+    /// It was granted.
+    Answered,
+    /// Packets of a connection whose start was not seen; none in the other direction yet.
+    Midstream,
+    /// Both sides send.
+    Established,
+    /// The side that asked has no more to send.
+    ClosingByInitiator,
+    /// The side that granted has no more to send.
+    ClosingByResponder,
+    /// Both have none, or one side says that there is no connection. The same tuple may open another.
+    Closed,
+}
+
+impl State {
+    /// Of a flow whose first packet this is; and whether that packet comes from the side that asked.
+    pub(super) fn first(protocol: u8, flags: Option<Flags>) -> (Self, bool) {
+        const ICMP: u8 = 1;
+        const ICMPV6: u8 = 58;
+        let Some(flags) = flags else {
+            let is_icmp = matches!(protocol, ICMP | ICMPV6);
+            return (if is_icmp { Self::Icmp } else { Self::Datagrams }, true);
+        };
+        if flags.has(Flags::RST) {
+            (Self::Closed, true)
+        } else if flags.opens() {
+            (Self::Opening, true)
+        } else if flags.has(Flags::SYN) {
+            (Self::Answered, false)
+        } else if flags.has(Flags::FIN) {
+            (Self::ClosingByInitiator, true)
+        } else {
+            (Self::Midstream, true)
+        }
+    }
+
+    /// After a packet with `flags`. `None` if it begins another connection.
+    pub(super) fn after(self, flags: Option<Flags>, is_by_initiator: bool) -> Option<Self> {
+        let Some(flags) = flags else {
+            return Some(self);
+        };
+        if flags.opens() && self == Self::Closed {
+            return None;
+        }
+        if flags.has(Flags::RST) {
+            return Some(Self::Closed);
+        }
+        if flags.has(Flags::FIN) {
+            return Some(match (self, is_by_initiator) {
+                (Self::Closed, _)
+                | (Self::ClosingByInitiator, false)
+                | (Self::ClosingByResponder, true) => Self::Closed,
+                (_, true) => Self::ClosingByInitiator,
+                (_, false) => Self::ClosingByResponder,
+            });
+        }
+        Some(match self {
+            Self::Opening if !is_by_initiator && flags.has(Flags::SYN.with(Flags::ACK)) => {
+                Self::Answered
+            }
+            Self::Answered if is_by_initiator && flags.has(Flags::ACK) => Self::Established,
+            Self::Midstream if !is_by_initiator => Self::Established,
+            same => same,
+        })
+    }
+}
