@@ -39,7 +39,7 @@ use table::Table;
 
 const SEED: u64 = 1;
 /// Rounds: set-ups, places, and turns of each side.
-const ROUNDS: usize = 25;
+const ROUNDS: usize = 15;
 const ROUNDS_QUICK: usize = 7;
 /// The probability that any control of a run misses 1 by chance alone.
 const CONTROLS_MISS: f64 = 0.01;
