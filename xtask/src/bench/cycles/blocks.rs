@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 
 /// Two blocks are one stretch if this share of the executions of either is one behind the other.
 const TOGETHER: f64 = 0.9;
-/// Instructions of a stretch, at most.
-const LONGEST: usize = 4096;
+/// Instructions of a stretch, at most: more than any core has in flight, and llvm-mca takes some microseconds for each.
+const LONGEST: usize = 1024;
 /// Hexadecimal digits of an instruction.
 pub(super) const DIGITS: usize = 8;
 

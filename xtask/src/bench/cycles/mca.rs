@@ -25,7 +25,7 @@ const ASKED: [&str; 4] = [
     "-skip-unsupported-instructions=any",
 ];
 /// The most instructions of stretches that are run so often, so that each answer takes some 10,000 instructions.
-const ITERATIONS: [(usize, u32); 3] = [(64, 100), (512, 25), (usize::MAX, 8)];
+const ITERATIONS: [(usize, u32); 4] = [(32, 100), (128, 25), (512, 8), (usize::MAX, 4)];
 
 /// What a model says of a stretch.
 #[derive(Clone, Copy, Debug, PartialEq)]
