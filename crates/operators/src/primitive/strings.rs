@@ -86,7 +86,10 @@ impl Kernel for Strcmp {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         out.each(batch, |item, order| {
             order[0] = match self.0 {
-                Implementation::Libc => libc::order(halves(item)).signum() as u8,
+                Implementation::Libc => {
+                    let [first, second] = halves(item);
+                    libc::order(first, second).signum() as u8
+                }
                 _ => compare(item),
             };
         });
@@ -128,7 +131,8 @@ impl Kernel for Strcat {
         // A loop for each path, so that each is small enough to be inlined.
         match self.0 {
             Implementation::Libc => out.each_outcome(batch, |item, slot| {
-                let joined = libc::join(halves(item), slot);
+                let [first, second] = halves(item);
+                let joined = libc::join(first, second, slot);
                 joined
                     .map(|bytes| bytes as u32)
                     .ok_or(JobError::DstTooShort)
@@ -145,6 +149,7 @@ impl Kernel for Strcat {
 }
 
 /// The two strings of an item.
+#[inline(always)]
 fn halves(item: &[u8]) -> [&[u8]; 2] {
     let half = item.len() / 2;
     [&item[..half], &item[half..2 * half]]

@@ -20,21 +20,20 @@ fn ends(half: &[u8]) -> bool {
 
 /// The order of two strings, as `strcmp` says it: below, at or above zero.
 #[inline(always)]
-pub(super) fn order(halves: [&[u8]; 2]) -> c_int {
-    let [first, second] = halves.map(|half| half.as_ptr().cast());
-    if halves.iter().all(|half| ends(half)) {
+pub(super) fn order(first: &[u8], second: &[u8]) -> c_int {
+    let (from, to) = (first.as_ptr().cast(), second.as_ptr().cast());
+    if ends(first) && ends(second) {
         // SAFETY: both strings end inside their slices.
-        return unsafe { strcmp(first, second) };
+        return unsafe { strcmp(from, to) };
     }
-    let bytes_max = halves[0].len().min(halves[1].len());
+    let bytes_max = first.len().min(second.len());
     // SAFETY: both slices have so many bytes, and the function reads none behind them.
-    unsafe { strncmp(first, second, bytes_max) }
+    unsafe { strncmp(from, to, bytes_max) }
 }
 
 /// Both strings, and a zero byte, into `slot`: how many bytes. `None` if the slot is too short.
 #[inline(always)]
-pub(super) fn join(halves: [&[u8]; 2], slot: &mut [u8]) -> Option<usize> {
-    let [first, second] = halves;
+pub(super) fn join(first: &[u8], second: &[u8], slot: &mut [u8]) -> Option<usize> {
     if ends(first) && ends(second) && slot.len() >= first.len() + second.len() {
         let start: *mut c_char = slot.as_mut_ptr().cast();
         // SAFETY: both strings end inside their slices, so no more bytes are written than those have, and the slot has as many; the end that
@@ -45,7 +44,7 @@ pub(super) fn join(halves: [&[u8]; 2], slot: &mut [u8]) -> Option<usize> {
         };
         return Some(end as usize - start as usize + 1);
     }
-    let [first, second] = halves.map(string);
+    let (first, second) = (string(first), string(second));
     let (len, bytes) = (first.len(), first.len() + second.len());
     let slot = slot.get_mut(..=bytes)?;
     slot[..len].copy_from_slice(first);
