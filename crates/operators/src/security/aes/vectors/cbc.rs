@@ -5,7 +5,7 @@ use dpb_core::Direction;
 
 use super::blocks::{Blocks, Rounds, Task};
 use super::keys::{AHEAD, Items, Keys, Source, each_item};
-use super::lanes::{Chains, LANES_MAX, Lanes};
+use super::lanes::{Addresses, Chains, LANES_MAX, Lanes};
 use super::rounds::{OwnRounds, decrypt, encrypt, encrypt_each};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
@@ -87,9 +87,9 @@ where
         let mut lanes = Lanes::new(items, T::LANES, common);
         while let Some(count) = lanes.next() {
             let chains = &mut lanes.chains;
-            match chains.busy() {
-                0..=4 => advance_all::<T, S, N, 1>(t, &keys, chains, count),
-                9.. if T::LANES > 8 => advance_all::<T, S, N, 4>(t, &keys, chains, count),
+            match chains.in_step() {
+                4 => advance_all::<T, S, N, 1>(t, &keys, chains, count),
+                16 if T::LANES > 8 => advance_all::<T, S, N, 4>(t, &keys, chains, count),
                 _ => advance_all::<T, S, N, 2>(t, &keys, chains, count),
             }
             lanes.chains.leave_behind(count * BLOCK);
@@ -105,9 +105,7 @@ trait LaneKeys<T: Blocks, const W: usize> {
 /// One key for all.
 struct Same<'a, K, const N: usize>(&'a K);
 
-impl<T: Blocks, K: Rounds<T, N>, const N: usize, const W: usize> LaneKeys<T, W>
-    for Same<'_, K, N>
-{
+impl<T: Blocks, K: Rounds<T, N>, const N: usize, const W: usize> LaneKeys<T, W> for Same<'_, K, N> {
     #[inline(always)]
     fn encrypt(&self, t: T, blocks: [T::Four; W]) -> [T::Four; W] {
         encrypt::<T, N, W>(t, self.0, blocks)
@@ -193,7 +191,7 @@ fn advance<T: Blocks, const W: usize>(
 ) {
     const { assert!(4 * W <= LANES_MAX) };
     let bytes = count * BLOCK;
-    let (from, to) = chains.addresses(bytes);
+    let Addresses { from, to } = chains.addresses::<W>(bytes);
     let mut states = [t.zeros(); W];
     for w in 0..W {
         states[w] = t.load_some(chains.states[4 * w..][..4].as_flattened());
@@ -202,7 +200,7 @@ fn advance<T: Blocks, const W: usize>(
         for w in 0..W {
             let mut places = [std::ptr::null(); 4];
             for lane in 0..4 {
-                places[lane] = from[4 * w + lane].wrapping_add(at);
+                places[lane] = from[w][lane].wrapping_add(at);
             }
             // SAFETY: each lane reads `bytes` bytes, and `at + BLOCK` are no more.
             states[w] = t.xor4(states[w], unsafe { t.gather(places) });
@@ -211,7 +209,7 @@ fn advance<T: Blocks, const W: usize>(
         for w in 0..W {
             let mut places = [std::ptr::null_mut(); 4];
             for lane in 0..4 {
-                places[lane] = to[4 * w + lane].wrapping_add(at);
+                places[lane] = to[w][lane].wrapping_add(at);
             }
             // SAFETY: each lane writes `bytes` bytes, and `at + BLOCK` are no more.
             unsafe { t.scatter(places, states[w]) };

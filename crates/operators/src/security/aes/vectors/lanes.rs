@@ -25,6 +25,12 @@ pub(super) struct Chains<'a, 'k, E> {
     busy: usize,
 }
 
+/// Where lanes read and write.
+pub(super) struct Addresses<const W: usize> {
+    pub(super) from: [[*const u8; 4]; W],
+    pub(super) to: [[*mut u8; 4]; W],
+}
+
 /// The rest of a text: [`InOutBuf`] as addresses, because an idle lane reads and writes where the first one does.
 #[derive(Clone, Copy)]
 struct Rest<'a> {
@@ -82,7 +88,7 @@ impl<'a, 'k, P: Places<'a>, S, E: Extra> Lanes<'a, 'k, P, S, E> {
         }
         let left = chains.texts[..chains.busy].iter().map(|text| text.len);
         let count = left.min().unwrap_or(0) / BLOCK;
-        for idle in chains.busy..LANES_MAX {
+        for idle in chains.busy..chains.in_step() {
             chains.copy(0, idle);
         }
         Some(count)
@@ -90,22 +96,35 @@ impl<'a, 'k, P: Places<'a>, S, E: Extra> Lanes<'a, 'k, P, S, E> {
 }
 
 impl<'a, 'k, E> Chains<'a, 'k, E> {
-    /// Lanes that have an item.
-    pub(super) fn busy(&self) -> usize {
-        self.busy
+    /// Lanes that go forward together: those that have an item, and as many others as make four, eight or sixteen.
+    #[inline(always)]
+    pub(super) fn in_step(&self) -> usize {
+        match self.busy {
+            0..=4 => 4,
+            5..=8 => 8,
+            _ => 16,
+        }
     }
 
-    /// The addresses at which each lane reads and writes, `bytes` bytes of each.
+    /// The addresses at which each of `W` times four lanes reads and writes, `bytes` bytes of each.
     ///
     /// # Panics
-    /// If a lane has fewer left.
+    /// If a lane has fewer left, or some of these are not in step.
     #[inline(always)]
-    pub(super) fn addresses(&self, bytes: usize) -> ([*const u8; LANES_MAX], [*mut u8; LANES_MAX]) {
-        assert!(self.texts.iter().all(|text| text.len >= bytes), "text");
-        (
-            self.texts.map(|text| text.from),
-            self.texts.map(|text| text.to),
-        )
+    pub(super) fn addresses<const W: usize>(&self, bytes: usize) -> Addresses<W> {
+        assert!(4 * W <= self.in_step(), "lanes");
+        let mut addresses = Addresses {
+            from: [[std::ptr::null(); 4]; W],
+            to: [[std::ptr::null_mut(); 4]; W],
+        };
+        for w in 0..W {
+            for lane in 0..4 {
+                let text = &self.texts[4 * w + lane];
+                assert!(text.len >= bytes, "text");
+                (addresses.from[w][lane], addresses.to[w][lane]) = (text.from, text.to);
+            }
+        }
+        addresses
     }
 
     /// Gives an item, if it has any blocks, to the first idle lane.
@@ -138,7 +157,9 @@ impl<'a, 'k, E> Chains<'a, 'k, E> {
             if text.len == 0 {
                 // Those behind it are done with this step.
                 self.busy -= 1;
-                self.copy(self.busy, lane);
+                if lane != self.busy {
+                    self.copy(self.busy, lane);
+                }
             }
         }
     }
