@@ -84,15 +84,14 @@ impl Kernel for Strcmp {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        out.each(batch, |item, order| {
-            order[0] = match self.0 {
-                Implementation::Libc => {
-                    let [first, second] = halves(item);
-                    libc::order(first, second).signum() as u8
-                }
-                _ => compare(item),
-            };
-        });
+        // A loop for each path, so that each is small enough to be inlined.
+        match self.0 {
+            Implementation::Libc => out.each(batch, |item, order| {
+                let [first, second] = halves(item);
+                order[0] = libc::order(first, second).signum() as u8;
+            }),
+            _ => out.each(batch, |item, order| order[0] = compare(item)),
+        }
         Ok(())
     }
 }

@@ -18,17 +18,24 @@ fn ends(half: &[u8]) -> bool {
     half.last() == Some(&0)
 }
 
-/// The order of two strings, as `strcmp` says it: below, at or above zero.
+/// The order of two strings in halves of the same length, as `strcmp` says it: below, at or above zero.
 #[inline(always)]
 pub(super) fn order(first: &[u8], second: &[u8]) -> c_int {
-    let (from, to) = (first.as_ptr().cast(), second.as_ptr().cast());
-    if ends(first) && ends(second) {
-        // SAFETY: both strings end inside their slices.
-        return unsafe { strcmp(from, to) };
+    if first.len() == second.len() && ends(first) {
+        // SAFETY: the first string ends inside its half, so no byte is compared behind that place, in neither half.
+        return unsafe { strcmp(first.as_ptr().cast(), second.as_ptr().cast()) };
     }
+    bounded_order(first, second)
+}
+
+/// Out of line, so that what calls [`order`] stays small enough to be inlined into its loops: with both calls it was called for each item, and
+/// items of 64 bytes took 1.6 times as long.
+#[cold]
+#[inline(never)]
+fn bounded_order(first: &[u8], second: &[u8]) -> c_int {
     let bytes_max = first.len().min(second.len());
     // SAFETY: both slices have so many bytes, and the function reads none behind them.
-    unsafe { strncmp(from, to, bytes_max) }
+    unsafe { strncmp(first.as_ptr().cast(), second.as_ptr().cast(), bytes_max) }
 }
 
 /// Both strings, and a zero byte, into `slot`: how many bytes. `None` if the slot is too short.
@@ -44,6 +51,13 @@ pub(super) fn join(first: &[u8], second: &[u8], slot: &mut [u8]) -> Option<usize
         };
         return Some(end as usize - start as usize + 1);
     }
+    bounded_join(first, second, slot)
+}
+
+/// Out of line, as [`bounded_order`].
+#[cold]
+#[inline(never)]
+fn bounded_join(first: &[u8], second: &[u8], slot: &mut [u8]) -> Option<usize> {
     let (first, second) = (string(first), string(second));
     let (len, bytes) = (first.len(), first.len() + second.len());
     let slot = slot.get_mut(..=bytes)?;
