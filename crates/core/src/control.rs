@@ -14,8 +14,9 @@ use std::fmt;
 /// **One version.** A job sees one version of the table for all its items. Versions come in order: a job that starts after another one has
 /// ended sees the same version or a later one, on whatever queue. For a [`Chain`](crate::Chain) this holds stage by stage.
 ///
-/// **Memory.** A version that no job sees any more is reused or freed; [`crate::Versions`] keeps two tables, whatever the number of
-/// commits, once the first change has come. Changes are kept until they were made in both.
+/// **Memory.** A version that no job sees any more is reused or freed with a later change. [`crate::Versions`] keeps two tables, whatever the number of
+/// commits, once the first change has come. Version zero may be a third one: an open queue keeps it until its next job after the first commit. Tables
+/// of keys have no third one ([`crate::Versions::seated`]). Changes are kept until they were made in both tables, and so is what they take out.
 ///
 /// **Waiting.** A call may wait for jobs that are running, never for a job to be polled. A kernel must not call it for its own
 /// operator: it would wait for itself. `submit` and `poll` wait for nobody.

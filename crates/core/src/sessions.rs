@@ -3,6 +3,9 @@
 //!
 //! Changes lie one behind another: the number of a session, four bytes; the length of its key, two bytes; the key. A key of no bytes ends
 //! the session. All numbers are little endian. [`write_change`] writes one, [`changes`] reads them.
+//!
+//! After the commit that took a key out, the table that was live before still has it, until the next change is made there
+//! ([`Versions`](crate::Versions)). Whoever wants the key gone at once makes one that changes nothing: it ends a session that there is not.
 
 use std::sync::Arc;
 
@@ -197,6 +200,21 @@ mod tests {
         }
         write_change(&mut good, SESSIONS_MAX, &[1; 16]);
         assert_eq!(changes(&good).nth(1), Some(Err(ChangeError::Full)));
+    }
+
+    #[test]
+    fn a_key_that_was_taken_out_goes_with_the_next_change() {
+        let key = Arc::new(3);
+        let end = |number| -> Box<[(u32, Option<Arc<u8>>)]> { [(number, None)].into() };
+        let versions = crate::Versions::seated(Arc::new(SessionTable(vec![Some(key.clone())])));
+        // Of a queue that gets no job.
+        let _idle = versions.reader();
+        for number in [0, 9] {
+            assert!(Arc::strong_count(&key) > 1);
+            versions.change(end(number)).expect("taken");
+            versions.commit();
+        }
+        assert_eq!(Arc::strong_count(&key), 1);
     }
 
     #[test]

@@ -10,11 +10,12 @@
 //! one and looks at the word again: if the lock was taken or the word has moved, a commit came in between, and it starts over. It never
 //! sleeps, and what it writes lies in a cache line of its own. The writer sleeps at the lock of a reader that has not left.
 //!
-//! Version zero is read without a lock: a reader keeps a reference of its own until it sees that there was a commit, and nobody changes the table
-//! before. Most tables are never changed, and a lock is an instruction that waits for all stores and loads before it: a tenth of the time of a call of
-//! 32 lookups of IPv4 (a Xeon of family 6, model 207). Tables that do change could have the same by announcements in plain stores, for which the
-//! writer pays with `membarrier(2)` (Desnoyers and others, "User-Level Implementations of Read-Copy Update", 2012). That takes `unsafe` where
-//! there is none, and a system call that some kernels refuse.
+//! Version zero is read without a lock: a reader keeps a reference of its own until it sees that there was a commit, and the writer changes no table
+//! to which a reader has one. Most tables are never changed, and a lock is an instruction that waits for all stores and loads before it: a tenth of the
+//! time of a call of 32 lookups of IPv4 (a Xeon of family 6, model 207). A reader that does not enter any more keeps version zero, as a third table. Where
+//! that must not be, [`Versions::seated`] has seats from the start. Tables that do change could be read without a lock too, by announcements in plain
+//! stores, for which the writer pays with `membarrier(2)` (Desnoyers and others, "User-Level Implementations of Read-Copy Update", 2012). That takes
+//! `unsafe` where there is none, and a system call that some kernels refuse.
 //!
 //! The writer changes a table by [`Arc::get_mut`] alone. A fault in the protocol can therefore make it copy a table, but not change one
 //! that is being read; no `unsafe` is needed.
@@ -87,6 +88,9 @@ struct Shared<T> {
 
 struct Readers<T> {
     live: Arc<T>,
+    /// Version zero, once it is over and until no reader has it. It is here, and not with the draft, so that no reader is ever the last who has
+    /// it: to free a table takes time, and readers are in a job.
+    zero: Option<Arc<T>>,
     /// How many commits there were.
     version: u64,
     seats: Vec<Arc<Seat<T>>>,
@@ -99,24 +103,35 @@ struct Seat<T>([Mutex<Option<Arc<T>>>; 2]);
 
 /// What becomes the next version.
 struct Draft<T: Versioned> {
-    /// `None` until it is needed, first or after a refusal or a panic: then it is copied from the live table.
+    /// `None` until it is needed, first or after a refusal or a panic: then it is copied from the live table. Also after the first commit: then
+    /// it is [`Readers::zero`], if nobody has that.
     table: Option<Arc<T>>,
     /// What it lacks of the last commit, when it was live itself. Readers may still be in it if there is something.
     missed: Vec<T::Change>,
     /// What it has that is not committed.
     added: Vec<T::Change>,
-    /// Version zero, if it was copied since somebody had it.
-    zero: Option<Arc<T>>,
 }
 
 impl<T: Versioned> Versions<T> {
-    /// `table` is version zero. Others may share it: it is copied before it is changed.
+    /// `table` is version zero, which is read without a lock. Others may share it: it is copied before it is changed. A reader keeps it until it
+    /// enters after the first commit, or is dropped: until then there are three tables.
     pub fn new(table: Arc<T>) -> Self {
+        Self::starting(table, ZERO)
+    }
+
+    /// [`Versions::new`] with two tables at most, whatever readers do: version zero is read with a lock, as the others are, and goes as they do. For
+    /// tables whose contents must not stay, such as keys.
+    pub fn seated(table: Arc<T>) -> Self {
+        Self::starting(table, 0)
+    }
+
+    fn starting(table: Arc<T>, side: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
-                side: AtomicUsize::new(ZERO),
+                side: AtomicUsize::new(side),
                 readers: Mutex::new(Readers {
                     live: table,
+                    zero: None,
                     version: 0,
                     seats: Vec::new(),
                 }),
@@ -144,7 +159,7 @@ impl<T: Versioned> Versions<T> {
     }
 
     /// Makes a change in the next version. After a commit this waits for the readers of the version before it. The first change copies the
-    /// table, so does the first one after a refusal, and the first one after the first commit if somebody still has version zero. If
+    /// table, so does the first one after a refusal or a panic, and the first one after the first commit if somebody still has version zero. If
     /// [`Versioned::apply`] panics, the changes since the last commit are lost.
     ///
     /// # Errors
@@ -181,7 +196,11 @@ impl<T: Versioned> Versions<T> {
             *lock(&seat.0[side]) = Some(table.clone());
         }
         self.shared.side.store(side, Ordering::Release);
-        draft.table = Some(mem::replace(&mut readers.live, table));
+        let old = Some(mem::replace(&mut readers.live, table));
+        match before {
+            ZERO => readers.zero = old,
+            _ => draft.table = old,
+        }
         draft.missed = mem::take(&mut draft.added);
         readers.version += 1;
         readers.version
@@ -193,21 +212,20 @@ impl<T: Versioned> Versions<T> {
         if !missed.is_empty() {
             self.reclaim();
         }
-        // Here and not by the reader that is the last to leave it: that would be in a job.
-        if draft
+        // Nobody gets a reference to it any more: what is alone stays alone.
+        let zero = lock(&self.shared.readers)
             .zero
-            .as_mut()
-            .is_some_and(|zero| Arc::get_mut(zero).is_some())
+            .take_if(|zero| Arc::get_mut(zero).is_some());
+        // It is of use if it lacks the first commit's changes alone. Later it goes.
+        let table = match draft.table.take() {
+            None if !missed.is_empty() => zero,
+            table => table,
+        };
+        if let Some(mut table) = table
+            && let Some(own) = Arc::get_mut(&mut table)
         {
-            draft.zero = None;
-        }
-        if let Some(mut table) = draft.table.take() {
-            if let Some(own) = Arc::get_mut(&mut table) {
-                make(own, &missed);
-                return table;
-            }
-            // It is version zero: readers have it that did not enter since, or somebody outside.
-            draft.zero = Some(table);
+            make(own, &missed);
+            return table;
         }
         let live = lock(&self.shared.readers).live.clone();
         let mut table = T::clone(&live);
@@ -226,7 +244,7 @@ impl<T: Versioned> Versions<T> {
 }
 
 impl<T> Reader<T> {
-    /// The live version, for as long as it is held. Neither waits nor allocates; starts over if a commit comes in between.
+    /// The live version, for as long as it is held. Neither waits nor allocates nor frees a table; starts over if a commit comes in between.
     #[inline]
     pub fn enter(&mut self) -> Version<'_, T> {
         if self.zero.is_some() {
@@ -248,7 +266,7 @@ impl<T> Reader<T> {
         }
     }
 
-    /// Version zero is over.
+    /// Version zero is over. The writer's end has it too, or whoever shares it.
     #[cold]
     fn leave_zero(&mut self) {
         self.zero = None;
@@ -284,7 +302,6 @@ impl<T: Versioned> Default for Draft<T> {
             table: None,
             missed: Vec::new(),
             added: Vec::new(),
-            zero: None,
         }
     }
 }

@@ -34,6 +34,7 @@ mod sync {
 
 use versions::scenarios::{
     Mistake, commits_are_seen_in_order, readers_leave_nothing_behind, version_zero_ends,
+    version_zero_is_used_again,
 };
 
 /// What is said of `scenario` in the order in which it fails.
@@ -82,4 +83,13 @@ fn finds_a_reader_that_leaves_its_seat_first() {
 fn finds_a_reader_that_stays_at_version_zero() {
     let said = found(|| version_zero_ends(Mistake::StaysAtZero, 1));
     assert!(said.contains("saw 0, not 2 or more"), "{said}");
+}
+
+#[test]
+fn finds_a_writer_that_does_not_use_version_zero_again() {
+    let wanted = "version zero is used again";
+    let said = found(|| version_zero_ends(Mistake::KeepsZero, 2));
+    assert!(said.contains(wanted), "{said}");
+    let said = found(|| version_zero_is_used_again(Mistake::KeepsZero));
+    assert!(said.contains(wanted), "{said}");
 }

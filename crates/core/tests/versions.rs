@@ -106,6 +106,52 @@ fn tables_go_with_the_last_who_has_them() {
     assert_eq!(Arc::strong_count(&tables), 1);
 }
 
+/// To free a table takes time, and a reader enters in a job.
+#[test]
+fn a_reader_that_enters_frees_no_table() {
+    for panics in [false, true] {
+        let sum = Sum::new(0);
+        let tables = sum.copies.clone();
+        let versions = Versions::new(sum);
+        let mut reader = versions.reader();
+        versions.change(1).expect("taken");
+        versions.commit();
+        let writer = match panics {
+            true => {
+                catch_unwind(AssertUnwindSafe(|| versions.change(UNLUCKY))).expect_err("a panic");
+                Some(versions)
+            }
+            false => {
+                drop(versions);
+                None
+            }
+        };
+        let before = Arc::strong_count(&tables);
+        assert_eq!(reader.enter().total, 1);
+        assert_eq!(Arc::strong_count(&tables), before);
+        drop((writer, reader));
+        assert_eq!(Arc::strong_count(&tables), 1);
+    }
+}
+
+#[test]
+fn seated_versions_have_two_tables_whatever_readers_do() {
+    let sum = Sum::new(0);
+    let tables = sum.copies.clone();
+    let versions = Versions::seated(sum);
+    let mut reader = versions.reader();
+    for total in 1..=5 {
+        versions.change(1).expect("taken");
+        assert_eq!(versions.commit(), total);
+        // And one for this test.
+        assert_eq!(Arc::strong_count(&tables), 3);
+    }
+    assert_eq!(reader.enter().total, 5);
+    assert_eq!(tables.load(Ordering::Relaxed), 1, "copied once");
+    drop((versions, reader));
+    assert_eq!(Arc::strong_count(&tables), 1);
+}
+
 #[test]
 fn after_a_panic_the_table_is_that_of_the_last_commit() {
     let versions = Versions::new(Sum::new(0));

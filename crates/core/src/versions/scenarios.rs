@@ -54,6 +54,8 @@ pub(crate) enum Mistake {
     StaysAtZero,
     /// A reader gives up its seat, and later what it holds.
     SeatFirst,
+    /// Somebody has version zero for good, so that the writer never changes it.
+    KeepsZero,
 }
 
 /// Sums that were committed so far, as the test knows it.
@@ -72,15 +74,17 @@ fn fresh() -> (Arc<Versions<Sum>>, Arc<AtomicUsize>) {
     (Arc::new(Versions::new(Arc::new(sum))), copies)
 }
 
-/// At version one.
+/// At version two: version zero was used again.
 fn new() -> (Arc<Versions<Sum>>, Arc<AtomicUsize>) {
     let (versions, copies) = fresh();
-    versions.change(FIRST).expect("something");
-    versions.commit();
+    for _ in 0..FIRST {
+        versions.change(1).expect("something");
+        versions.commit();
+    }
     (versions, copies)
 }
 
-/// The sum at version one.
+/// The sum at version two.
 const FIRST: usize = 2;
 
 /// Each commit adds 2, in two changes. Readers see even sums alone, the newest at least that was committed when they entered, and
@@ -136,8 +140,11 @@ pub(crate) fn commits_are_seen_in_order(mistake: Mistake, readers: usize, commit
 /// Readers of version zero see it until the first commit has ended, and the newest sum from then on. Each commit adds 2.
 pub(crate) fn version_zero_ends(mistake: Mistake, commits: usize) {
     let (versions, copies) = fresh();
+    let _kept =
+        (mistake == Mistake::KeepsZero).then(|| lock(&versions.shared.readers).live.clone());
     let known = Arc::new(AtomicUsize::new(0));
-    let (mut reader, ended) = (versions.reader(), known.clone());
+    let seen = Arc::new(AtomicUsize::new(0));
+    let (mut reader, ended, sees) = (versions.reader(), known.clone(), seen.clone());
     let thread = spawn(move || {
         let mut last = 0;
         for _ in 0..2 {
@@ -151,9 +158,14 @@ pub(crate) fn version_zero_ends(mistake: Mistake, commits: usize) {
                 "saw {last}, not {least} or more"
             );
             assert!(last.is_multiple_of(2), "{last} is half a commit");
+            sees.store(last, Ordering::Release);
         }
     });
+    let mut has_left = true;
     for number in 1..=commits {
+        if number == 2 {
+            has_left = seen.load(Ordering::Acquire) > 0;
+        }
         versions.change(1).expect("something");
         versions.change(1).expect("something");
         versions.commit();
@@ -165,9 +177,74 @@ pub(crate) fn version_zero_ends(mistake: Mistake, commits: usize) {
         2 * commits,
         "after all commits"
     );
-    // One more if the reader had version zero still when the writer wanted it.
+    expect_copies(&copies, has_left);
+}
+
+/// One reader of version zero goes and another one comes while there are two commits, which add 2 each. Version zero is changed where nobody has it.
+pub(crate) fn version_zero_is_used_again(mistake: Mistake) {
+    let (versions, copies) = fresh();
+    let _kept =
+        (mistake == Mistake::KeepsZero).then(|| lock(&versions.shared.readers).live.clone());
+    let ended = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::new(AtomicUsize::new(0));
+    let (reader, other) = (versions.reader(), versions.clone());
+    let (known, sees) = (ended.clone(), seen.clone());
+    let thread = spawn(move || {
+        drop(reader);
+        let mut reader = other.reader();
+        let least = known.load(Ordering::Acquire);
+        let sum = reader.enter().total;
+        assert!(sum >= least && sum <= 4, "saw {sum}, not {least} or more");
+        sees.store(sum, Ordering::Release);
+    });
+    let mut has_left = false;
+    for number in 1..=2 {
+        if number == 2 {
+            has_left = seen.load(Ordering::Acquire) > 0;
+        }
+        versions.change(2).expect("something");
+        versions.commit();
+        ended.store(2 * number, Ordering::Release);
+    }
+    thread.join().expect("sees what it may");
+    versions.change(2).expect("something");
+    expect_copies(&copies, has_left);
+}
+
+/// One copy if the readers had left version zero when the writer wanted it, or it never did; one more at most if they had not.
+fn expect_copies(copies: &AtomicUsize, has_left: bool) {
     let copies = copies.load(Ordering::Relaxed);
-    assert!((1..=commits.min(2)).contains(&copies), "{copies} copies");
+    match has_left {
+        true => assert_eq!(copies, 1, "version zero is used again"),
+        false => assert!((1..=2).contains(&copies), "{copies} copies"),
+    }
+}
+
+/// Versions with seats from the start: a reader that is there from version zero on sees sums in order, and the table is copied once, whether the reader
+/// enters or not.
+pub(crate) fn seats_leave_no_version_zero() {
+    let copies = Arc::new(AtomicUsize::new(0));
+    let sum = Sum {
+        total: 0,
+        copies: copies.clone(),
+    };
+    let versions = Versions::seated(Arc::new(sum));
+    let ended = Arc::new(AtomicUsize::new(0));
+    let (idle, mut reader, known) = (versions.reader(), versions.reader(), ended.clone());
+    let thread = spawn(move || {
+        let least = known.load(Ordering::Acquire);
+        let sum = reader.enter().total;
+        assert!(sum >= least && sum <= 4, "saw {sum}, not {least} or more");
+    });
+    for number in 1..=2 {
+        versions.change(2).expect("something");
+        versions.commit();
+        ended.store(2 * number, Ordering::Release);
+    }
+    thread.join().expect("sees what it may");
+    versions.change(2).expect("something");
+    drop(idle);
+    assert_eq!(copies.load(Ordering::Relaxed), 1, "one copy");
 }
 
 /// A reader comes and goes while the table is changed. No version outlives its readers: the table is copied once.
@@ -196,7 +273,7 @@ pub(crate) fn writers_take_turns() {
     let here = versions.commit();
     let there = thread.join().expect("commits");
     assert!(
-        here.max(there) <= 3 && here.min(there) >= 2,
+        here.max(there) <= 4 && here.min(there) >= 3,
         "{here} {there}"
     );
     assert_eq!(versions.reader().enter().total, FIRST + 2);
@@ -259,6 +336,16 @@ fn readers_see_commits_in_order() {
 #[test]
 fn version_zero_is_left() {
     explore(|| version_zero_ends(Mistake::None, COMMITS));
+}
+
+#[test]
+fn version_zero_is_changed_where_nobody_has_it() {
+    explore(|| version_zero_is_used_again(Mistake::None));
+}
+
+#[test]
+fn seats_are_enough_from_the_start() {
+    explore(seats_leave_no_version_zero);
 }
 
 #[test]

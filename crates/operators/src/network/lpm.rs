@@ -61,7 +61,7 @@ const BLOCK_BYTES_MAX: usize = 1 << 28;
 ///
 /// Lookups read a compact copy of the routes, which each change brings up to date at once. A change costs the blocks that
 /// it touches: one for a route longer than 16 bits; for a shorter one those in which it shows through, up to all of them
-/// for a default route.
+/// for a default route. One to an IPv6 route of 17 to 40 bits also costs the tables and lines below it.
 ///
 /// ```
 /// use dpb_operators::network::lpm::{Lpm4, NO_ROUTE, parse};
@@ -343,6 +343,10 @@ impl<A: Address> Lpm<A> {
 
     fn put(&mut self, prefix: Prefix<A>, hop: u32, later: bool) -> Option<u32> {
         let code = self.hops.take(hop);
+        // Lookups do not ask them then: a byte cannot say all hops.
+        if self.hops.by_code().len() > spans::CODES {
+            self.trie.drop_spans();
+        }
         let before = self
             .trie
             .insert(prefix.address().high(), prefix.bits(), code, later);

@@ -265,7 +265,8 @@ pub(super) fn table<K: Ready>(
     operator: &K,
 ) -> Result<Table<K::Key>, SetupError> {
     let table = SessionTable::new(sessions, |key| operator.ready(key.bytes()))?;
-    Ok(Arc::new(Versions::new(Arc::new(table))))
+    // Keys that are taken out must go, also where a queue gets no job any more; a lock matters little beside a cipher.
+    Ok(Arc::new(Versions::seated(Arc::new(table))))
 }
 
 /// The control of `table`, whose keys `operator` makes ready.

@@ -90,8 +90,10 @@ pub(crate) fn slot_bytes(kernel: &dyn Direct, batch: Batch<'_>, of_input: Option
 pub(crate) struct Judge<'a> {
     pub(crate) workload: &'a dyn Workload,
     /// Of each item: the slot that was asked about, what is right in it, and the last output that was approved.
-    known: Vec<Option<(usize, Right, Option<Vec<u8>>)>>,
+    known: Vec<Option<Known>>,
 }
+
+type Known = (usize, Right, Option<Vec<u8>>);
 
 impl<'a> Judge<'a> {
     pub(crate) fn new(workload: &'a dyn Workload) -> Self {

@@ -110,7 +110,8 @@ impl Sessions {
             transform: transform.clone(),
             device: device.clone(),
             clock: clock.clone(),
-            versions: Versions::new(Arc::new(published)),
+            // A device has room for few sessions: none stays for a queue that gets no job any more.
+            versions: Versions::seated(Arc::new(published)),
             retired,
             is_taken: AtomicBool::new(false),
         })

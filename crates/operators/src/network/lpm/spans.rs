@@ -88,7 +88,9 @@ pub(super) fn line_of(entry: Entry) -> usize {
 }
 
 /// The lowest entry that leads on.
-pub(super) const ON: Entry = (ASK as Entry) << CODE_AT;
+pub(super) const ON: Entry = LEFT;
+/// The entry of what is left to the trie.
+pub(super) const LEFT: Entry = (ASK as Entry) << CODE_AT;
 
 /// The code for a line.
 pub(super) fn byte_of(code: u32) -> u8 {
@@ -118,7 +120,7 @@ impl Spans {
         spans
     }
 
-    /// The table by the first 16 bits, and all tables and lines. Entries lead to these: [`Spans::table`] and [`Spans::line`] make them.
+    /// The table by the first 16 bits, and all tables and lines. Entries lead to these: [`Spans::fill`] and [`Spans::line`] make them.
     #[inline]
     pub(super) fn parts(&self) -> (&[Entry; SLOTS], &[u8]) {
         (&self.top, &self.memory)
@@ -146,23 +148,18 @@ impl Spans {
         self.top[slot] = entry;
     }
 
-    /// A table of these entries; what leaves all to the trie if there is no room.
-    pub(super) fn table(&mut self, entries: &[Entry; 256]) -> Entry {
-        let place = match self.free_tables.pop() {
-            Some(place) => place as usize,
-            None => match self.take(TABLE_LINES) {
-                Some(place) => place,
-                None => {
-                    entries.iter().for_each(|entry| self.release(*entry));
-                    return of_code(u32::from(ASK));
-                }
-            },
-        };
-        let entry = to_line(place) | TABLE;
+    /// A table, whose entries are to be filled in before anything else is done with it; `None` if there is no room.
+    pub(super) fn reserve(&mut self) -> Option<Entry> {
+        let free = self.free_tables.pop().map(|place| place as usize);
+        let place = free.or_else(|| self.take(TABLE_LINES))?;
+        Some(to_line(place) | TABLE)
+    }
+
+    /// Fills in the entries of a reserved table.
+    pub(super) fn fill(&mut self, table: Entry, entries: &[Entry; 256]) {
         for (byte, below) in (0..=u8::MAX).zip(entries) {
-            *self.word(entry, byte) = below.to_le_bytes();
+            *self.word(table, byte) = below.to_le_bytes();
         }
-        entry
     }
 
     /// The entry for a byte in the table that `table` leads to.
@@ -177,7 +174,7 @@ impl Spans {
         *self.word(table, byte) = entry.to_le_bytes();
     }
 
-    /// A line of these runs, of values of which each is in one; `None` if they are too many.
+    /// A line of these runs, of values of which each is in one; [`LEFT`] if there is no room, `None` if they are too many.
     pub(super) fn line(&mut self, runs: &[Run]) -> Option<Entry> {
         if let [(_, code)] = runs {
             return Some(of_code(u32::from(*code)));
@@ -187,7 +184,7 @@ impl Spans {
         }
         let free = self.free_lines.pop().map(|place| place as usize);
         let Some(place) = free.or_else(|| self.take(1)) else {
-            return Some(of_code(u32::from(ASK)));
+            return Some(LEFT);
         };
         self.write_line(place, runs);
         Some(to_line(place))

@@ -101,6 +101,11 @@ impl Trie {
         self.spans.as_ref()
     }
 
+    /// Does without them from now on.
+    pub(super) fn drop_spans(&mut self) {
+        self.spans = None;
+    }
+
     /// Room for so many lines of them from now on.
     #[cfg(test)]
     pub(super) fn limit_spans(&mut self, most: usize) {

@@ -15,6 +15,8 @@ impl Trie {
         let Some(mut spans) = self.spans.take() else {
             return;
         };
+        // What was there first, so that there is room.
+        spans.set_slot(slot, spans::LEFT);
         let entry = match self.root_nodes[slot] {
             ABSENT => spans::of_code(self.root_code(slot)),
             node => self.span_table(&mut spans, node, 0),
@@ -26,11 +28,11 @@ impl Trie {
     /// Writes what the last node of a path comes to for these values of its byte; all of a slot of the root if there is no node.
     pub(super) fn span_path(&mut self, address: u128, path: &[u32], values: Values) {
         let slot = slot(address);
-        let is_known = self
+        let has_table = self
             .spans
             .as_ref()
             .map(|spans| spans::is_table(spans.of_slot(slot)));
-        match is_known {
+        match has_table {
             Some(true) if !path.is_empty() => {
                 if let Some(mut spans) = self.spans.take() {
                     self.span_below_root(&mut spans, address, path, values);
@@ -75,7 +77,10 @@ impl Trie {
             for value in first..=last {
                 let entry = match self.child(node, value) {
                     ABSENT => spans::of_code(codes[usize::from(value)]),
-                    child => self.span_child(spans, child, depth + 1, value),
+                    child => {
+                        spans.set(table, value, spans::LEFT);
+                        self.span_child(spans, child, depth + 1, value)
+                    }
                 };
                 spans.set(table, value, entry);
             }
@@ -94,17 +99,28 @@ impl Trie {
         let codes = self.codes_of_last(node);
         let mut runs = Vec::with_capacity(256);
         push_all(&mut runs, value, &codes);
-        let line = spans.line(&runs);
-        line.unwrap_or_else(|| spans.table(&codes.map(|code| spans::of_code(u32::from(code)))))
+        if let Some(line) = spans.line(&runs) {
+            return line;
+        }
+        let Some(table) = spans.reserve() else {
+            return spans::LEFT;
+        };
+        spans.fill(table, &codes.map(|code| spans::of_code(u32::from(code))));
+        table
     }
 
-    /// A table of what a node comes to.
+    /// A table of what a node comes to. It has its room before what stands below it: where room runs out, what there is goes to those that come
+    /// first, and nothing is built to be thrown away.
     fn span_table(&self, spans: &mut Spans, node: u32, depth: usize) -> Entry {
+        let Some(table) = spans.reserve() else {
+            return spans::LEFT;
+        };
         let mut entries = self.painted(node).map(spans::of_code);
         for (value, child) in &self.nodes[node as usize].children {
             entries[usize::from(*value)] = self.span_child(spans, *child, depth + 1, *value);
         }
-        spans.table(&entries)
+        spans.fill(table, &entries);
+        table
     }
 
     /// The runs of a node of the fifth byte, if they are not many.
