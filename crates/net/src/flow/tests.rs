@@ -7,9 +7,12 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// A flow of the model: who began it, how far it has come, packets and bytes of each direction, when it was last seen.
+type Counted = (Direction, State, [u64; 2], [u64; 2], u32);
+
 /// What a table should be: a map, and the times at which flows end.
 struct Model {
-    flows: HashMap<V4, (Direction, State, [u64; 2], [u64; 2], u32)>,
+    flows: HashMap<V4, Counted>,
     ends: BTreeSet<(u32, V4)>,
     capacity: usize,
     timeouts: Timeouts,
