@@ -11,9 +11,7 @@ use dpb_core::{Batch, Input, Workload};
 use dpb_operators::cpu::Implementation;
 use dpb_operators::direct::Direct;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use support::{
-    affordable, assert_right, kernels, operators, say_what_is_skipped, slot_bytes,
-};
+use support::{affordable, assert_right, kernels, operators, say_what_is_skipped, slot_bytes};
 
 /// The largest page size of the architectures that dpb runs on.
 const PAGE_BYTES: usize = 65_536;
