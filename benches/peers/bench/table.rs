@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use dpb_core::cpu_level;
 use dpb_core::measure::{Evidence, Outcome, Record, Summary};
 
 use crate::counts::{self, Counts};
@@ -120,8 +121,10 @@ impl Table {
             }
             _ => "measured",
         };
+        let level = std::env::var(cpu_level::VARIABLE).ok();
+        let level = level.map_or(String::new(), |level| format!(" --cpu-level {level}"));
         format!(
-            "# Operators beside their peers\n\n`cargo xtask bench --peers -- --record ../record`; evidence: {evidence}. {machine}.\n\n\
+            "# Operators beside their peers\n\n`cargo xtask bench --peers{level} -- --record ../record`; evidence: {evidence}. {machine}.\n\n\
              One core, CPU time, sides in turn, memory placed anew in each round, every output checked. A ratio is the peer's median time over \
              dpb's, so above 1 dpb is faster, with its 95 % interval (of controls: the interval that all controls of a run together \
              leave once in a hundred runs). In brackets behind a coder's speed: bytes out over bytes in. Each peer's \

@@ -11,8 +11,8 @@
 //! }
 //! ```
 //!
-//! Checked: results against what the [`Workload`] calls right, which it is asked once ([`Remembered`]), at many lengths, batches, layouts and depths; one completion
-//! for each job taken, never more in flight than the depth, none left after a poll where that is promised; tags and buffers
+//! Checked: results, at many lengths, batches, layouts and depths, against what the [`Workload`] calls right, whose answers are remembered
+//! ([`Remembered`]); one completion for each job taken, never more in flight than the depth, none left after a poll where that is promised; tags and buffers
 //! that come home untouched; limits that are kept; bad jobs, bad items and memory that the device cannot reach refused, not
 //! crashed on; properties that agree with the clock; queues beside each other, on one thread and on two; a busy queue that is dropped and gives every
 //! buffer back. A test program that counts its allocations has them checked too ([`Suite::counting`]).

@@ -10,11 +10,9 @@ use std::sync::OnceLock;
 /// A maker of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
-    /// Intel.
-    Intel,
     /// AMD, and Hygon, whose CPUs are AMD's Zen.
     Amd,
-    /// Any other, and every CPU that is not x86-64.
+    /// Any other, Intel among them, and that of every CPU that is not x86-64.
     Other,
 }
 
@@ -29,7 +27,6 @@ impl Vendor {
     /// manual, volume 2A, CPUID).
     fn named(name: &[u8; 12]) -> Self {
         match name {
-            b"GenuineIntel" => Self::Intel,
             b"AuthenticAMD" | b"HygonGenuine" => Self::Amd,
             _ => Self::Other,
         }
@@ -62,7 +59,7 @@ mod tests {
 
     #[test]
     fn makers_are_known_by_what_cpuid_says() {
-        assert_eq!(Vendor::named(b"GenuineIntel"), Vendor::Intel);
+        assert_eq!(Vendor::named(b"GenuineIntel"), Vendor::Other);
         assert_eq!(Vendor::named(b"AuthenticAMD"), Vendor::Amd);
         assert_eq!(Vendor::named(b"HygonGenuine"), Vendor::Amd);
         assert_eq!(Vendor::named(b"CentaurHauls"), Vendor::Other);

@@ -99,7 +99,7 @@ impl Cpu {
     pub fn path(&self, entry: &Entry, spec: &OpSpec) -> Result<Implementation, Unsupported> {
         let path = self.path.unwrap_or_else(|| {
             let mut paths = entry.paths_of(spec);
-            let best = paths.find(|path| path.is_available());
+            let best = paths.find(|path| path.is_candidate());
             best.unwrap_or(Implementation::Portable)
         });
         if entry.paths.contains(&path) && path.is_available() {
@@ -126,7 +126,7 @@ impl Cpu {
     /// isa-l 2.0.30; libdeflate, libdeflater 1.26.1`.
     pub fn codes_of(entry: &Entry) -> Option<String> {
         let mut codes = Vec::new();
-        for path in entry.paths.iter().filter(|path| path.is_available()) {
+        for path in entry.paths.iter().filter(|path| path.is_candidate()) {
             let code = format!("{path}, {}", entry.code(*path));
             match entry.specs_of(*path) {
                 Some(specs) => codes.push(format!("{specs} on {code}")),

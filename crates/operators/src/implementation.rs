@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use dpb_core::cpu_vendor::Vendor;
 use dpb_core::{SetupError, Unsupported};
 
 use crate::isa;
@@ -250,13 +251,21 @@ without!(IsaL, "deflate");
 without!(LibSnappy, "snappy");
 
 impl Implementation {
-    /// The first of `paths`, sorted best first, that this CPU has.
+    /// The first of `paths`, sorted best first, that this CPU has, but for one that CPUs of its maker are slower on than on the next: such a
+    /// path runs where it is named.
     pub fn best(paths: &[Self]) -> Self {
-        paths
-            .iter()
-            .copied()
-            .find(|path| path.is_available())
-            .unwrap_or(Self::Portable)
+        let first = paths.iter().find(|path| path.is_candidate());
+        first.copied().unwrap_or(Self::Portable)
+    }
+
+    /// True if this CPU has it and takes it unasked where no better one comes before it.
+    pub(crate) fn is_candidate(self) -> bool {
+        self.is_available() && self.is_fast_on(Vendor::here)
+    }
+
+    /// True if CPUs of this maker are not slower on it than on the next in a list. See [`dpb_core::cpu_vendor`].
+    fn is_fast_on(self, maker: impl FnOnce() -> Vendor) -> bool {
+        self != Self::Avx2Sha || maker() != Vendor::Amd
     }
 
     /// This path, if it is one of `operator`'s `paths`, which need nothing of the CPU.
@@ -292,5 +301,21 @@ impl Implementation {
 impl fmt::Display for Implementation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A named path goes by its instructions alone, and only what is taken unasked by the maker too.
+    #[test]
+    fn amds_cpus_take_vectors_for_sha1_where_they_are_named() {
+        let [vectors, instructions] = [Implementation::Avx2Sha, Implementation::ShaNi];
+        let has_both = Implementation::Avx2.is_available() && instructions.is_available();
+        assert_eq!(vectors.is_available(), has_both);
+        assert!(!vectors.is_fast_on(|| Vendor::Amd));
+        assert!(vectors.is_fast_on(|| Vendor::Other));
+        assert!(instructions.is_fast_on(|| Vendor::Amd));
     }
 }

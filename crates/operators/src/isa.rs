@@ -4,8 +4,6 @@
 //! happen. For the lifetime of a program the answer never changes. [`dpb_core::cpu_level`] can hide what the CPU has. The types exist on every architecture, so that a
 //! backend that is missing can be listed with its reason.
 
-use dpb_core::cpu_vendor::Vendor;
-
 macro_rules! token {
     ($(#[$doc:meta])* $name:ident, $arch:literal, $detect:ident, [$($feature:tt),+], $needs:literal) => {
         $(#[$doc])*
@@ -116,20 +114,18 @@ token!(
     "an x86-64 CPU with the SHA extensions"
 );
 
-/// x86-64 with AVX2 and the SHA extensions, of another maker than AMD: there, eight messages in vectors are faster than the instructions
-/// of the SHA extensions, which then serve few messages. See [`dpb_core::cpu_vendor`].
+/// x86-64 with what [`Avx2`] and [`ShaNi`] stand for: many messages in vectors, and few by the SHA extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx2Sha(Avx2, ShaNi);
 
 impl Avx2Sha {
     /// The needs that a CPU must meet, in words.
     pub const NEEDS: &'static str =
-        "an x86-64 CPU with AVX2 and the SHA extensions that is not AMD's";
+        "an x86-64 CPU with AVX2, BMI1, BMI2, LZCNT, POPCNT and the SHA extensions";
 
     /// The token, if this CPU and the operating system have all that it stands for.
     pub fn detect() -> Option<Self> {
-        let both = Self(Avx2::detect()?, ShaNi::detect()?);
-        (Vendor::here() != Vendor::Amd).then_some(both)
+        Some(Self(Avx2::detect()?, ShaNi::detect()?))
     }
 
     /// The proof for vectors.

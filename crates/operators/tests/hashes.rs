@@ -7,9 +7,11 @@ use dpb_core::{
     Batch, Items, SetupError,
     spec::{self},
 };
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use dpb_operators::cpu::Cpu;
 use dpb_operators::cpu::Implementation;
 use dpb_operators::registry;
-use dpb_operators::security::hash::{Hash, Starts};
+use dpb_operators::security::hash::{Hash, Start, Starts};
 use dpb_operators::security::hmac::Hmac;
 use dpb_operators::security::md5::Md5;
 use dpb_operators::security::sha1::Sha1;
@@ -81,7 +83,13 @@ fn sha1_below_avx512_goes_by_the_maker() {
         );
         return;
     }
-    assert_eq!(Implementation::best(Sha1::PATHS).name(), wanted);
+    let best = Implementation::best(Sha1::PATHS);
+    assert_eq!(best.name(), wanted);
+    let entry = registry::find("sha1").expect("registered");
+    let path = Cpu::best().path(entry, &entry.default_spec());
+    assert_eq!(path, Ok(best));
+    let said = Cpu::codes_of(entry).expect("has paths");
+    assert!(said.starts_with(&format!("{wanted}, ")), "{said}");
 }
 
 /// RFC 6234, 8.5, tests 3 and 4: long messages, of blocks and of single letters.
@@ -242,12 +250,24 @@ fn assert_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
     assert_equal_lengths::<H>(theirs);
 }
 
-/// Messages of one length, one right behind another, which end all at once; of lengths around the ends of blocks and of padding.
+/// Messages of one length, one right behind another, which end all at once; of lengths around the ends of blocks and of padding. All of them
+/// from the start, then each behind a block or two of its own, as under HMAC with a key for each session.
 fn assert_equal_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
     let bytes = bytes(70 * 260);
+    let before: Vec<Vec<u8>> = (0..70)
+        .map(|i| vec![i; (1 + usize::from(i) % 2) * H::BLOCK_BYTES])
+        .collect();
+    let starts: Vec<Start<H::State>> = before.iter().map(|blocks| after::<H>(blocks)).collect();
+    let starts: Vec<&Start<H::State>> = starts.iter().collect();
     for len in [0, 1, 20, 55, 56, 64, 65, 111, 112, 128, 130, 256, 260] {
-        let messages = bytes.chunks(len.max(1)).map(|chunk| &chunk[..len]);
-        let right: Vec<u8> = messages.take(70).flat_map(&theirs).collect();
+        let messages = || {
+            let chunks = bytes.chunks(len.max(1)).take(70);
+            chunks.map(move |chunk| &chunk[..len])
+        };
+        let right: Vec<u8> = messages().flat_map(&theirs).collect();
+        let whole = before.iter().zip(messages());
+        let whole = whole.map(|(blocks, message)| [&blocks[..], message].concat());
+        let right_behind: Vec<u8> = whole.flat_map(|whole| theirs(&whole)).collect();
         for path in available::<H>() {
             let hash = H::new(path).expect("available");
             for count in 1..=70 {
@@ -257,8 +277,22 @@ fn assert_equal_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
                 hash.each(Starts::One(&H::start()), batch, &mut digests);
                 let right = &right[..digests.len()];
                 assert_eq!(digests, right, "{path}, {count} messages of {len} bytes");
+                hash.each(Starts::Each(&starts[..count]), batch, &mut digests);
+                let right = &right_behind[..digests.len()];
+                assert_eq!(
+                    digests, right,
+                    "{path}, {count} of {len} bytes behind others"
+                );
             }
         }
+    }
+}
+
+/// The start behind these blocks.
+fn after<H: Hash>(blocks: &[u8]) -> Start<H::State> {
+    Start {
+        state: blocks.chunks(H::BLOCK_BYTES).fold(H::INITIAL, H::after),
+        bytes: blocks.len() as u64,
     }
 }
 

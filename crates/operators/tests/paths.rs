@@ -3,6 +3,7 @@
 
 mod support;
 
+use dpb_core::conformance::Remembered;
 use dpb_core::random::SplitMix64;
 use dpb_core::{Batch, Input, Items, Span, Stride, Workload, workload};
 use dpb_operators::cpu::Implementation;
@@ -10,7 +11,7 @@ use dpb_operators::direct::Direct;
 use dpb_operators::registry::{Case, Entry};
 use proptest::prelude::*;
 use support::{
-    Judge, affordable, assert_right, items_max, kernels, operators, say_what_is_skipped, slot_bytes,
+    affordable, assert_right, items_max, kernels, operators, say_what_is_skipped, slot_bytes,
 };
 
 /// Behind the last slot; must stay as it is.
@@ -56,12 +57,12 @@ impl Contest {
     /// Runs the batch on each path and checks each item's output, and that nothing is written behind the last slot.
     fn assert_right(&mut self, src: &[u8], items: &Items, of_input: Option<usize>) {
         let batch = Batch::new(src, items).expect("items lie inside");
-        let mut judge = Judge::new(&*self.workload);
+        let workload = Remembered::new(&*self.workload);
         for (path, kernel) in &mut self.kernels {
             let total = slot_bytes(&**kernel, batch, of_input) * batch.len();
             let mut dst = vec![CANARY; total + 64];
             let slots = &mut dst[..total];
-            assert_right(&mut judge, &mut **kernel, batch, slots, path);
+            assert_right(&workload, &mut **kernel, batch, slots, path);
             let is_as_it_was = dst[total..].iter().all(|byte| *byte == CANARY);
             let spec = self.workload.spec();
             assert!(is_as_it_was, "{spec:?} on {path} wrote past its slots");

@@ -564,6 +564,38 @@ fn the_workload_knows_wrong_from_right() {
     }
 }
 
+/// AWS-LC reads a key whatever its *y* is.
+#[test]
+fn a_dsa_key_whose_y_is_outside_its_group_is_refused() {
+    use dsa::pkcs8::DecodePublicKey;
+    use dsa::pkcs8::der::asn1::{BitStringRef, UintRef};
+    use dsa::pkcs8::der::{Decode, Encode};
+    use dsa::pkcs8::spki::SubjectPublicKeyInfoRef;
+
+    let made = Kind::Dsa.made().public;
+    let key = dsa::VerifyingKey::from_public_key_der(made.bytes()).expect("a key");
+    let verifier = |path, y: &[u8]| {
+        let y = UintRef::new(y).expect("short").to_der().expect("written");
+        let mut key = SubjectPublicKeyInfoRef::from_der(made.bytes()).expect("a key");
+        key.subject_public_key = BitStringRef::from_bytes(&y).expect("short");
+        let key = key.to_der().expect("written");
+        Verify::new(path, SignatureScheme::Dsa, &key).map_err(|error| error.to_string())
+    };
+    for path in paths() {
+        assert!(verifier(path, &key.y().to_be_bytes()).is_ok(), "{path}");
+        let p = key.components().p().to_be_bytes();
+        for y in [&[0][..], &p[..]] {
+            let said = verifier(path, y).err().unwrap_or_default();
+            let is_portable = path == Implementation::Portable;
+            assert!(said.starts_with("key: "), "{path}: {said}");
+            assert!(
+                is_portable || said.ends_with("its y is not between 0 and p"),
+                "{said}"
+            );
+        }
+    }
+}
+
 fn pkcs8(key: &impl p256::pkcs8::EncodePrivateKey) -> Vec<u8> {
     key.to_pkcs8_der().expect("written").as_bytes().to_vec()
 }

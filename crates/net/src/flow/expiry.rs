@@ -34,6 +34,12 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
+    /// True if a flow in `state` that was last seen at `last_ms` is over.
+    #[inline(always)]
+    pub(super) fn are_over(&self, state: State, last_ms: u32, now_ms: u32) -> bool {
+        now_ms.wrapping_sub(last_ms) > self.of(state)
+    }
+
     /// That of a flow in `state`.
     #[inline(always)]
     pub(super) fn of(&self, state: State) -> u32 {

@@ -275,7 +275,7 @@ impl<const N: usize> Table<N> {
         };
         if let Some(at) = at {
             let flow = &mut self.flows[at];
-            let is_over = now_ms.wrapping_sub(flow.last_ms) > self.timeouts.of(flow.state);
+            let is_over = (self.timeouts).are_over(flow.state, flow.last_ms, now_ms);
             let next = flow
                 .state
                 .after(packet.flags, packet.direction == flow.initiator);
@@ -362,7 +362,7 @@ impl<const N: usize> Table<N> {
     }
 
     fn is_over(&self, flow: &Flow<N>, now_ms: u32) -> bool {
-        now_ms.wrapping_sub(flow.last_ms) > self.timeouts.of(flow.state)
+        (self.timeouts).are_over(flow.state, flow.last_ms, now_ms)
     }
 
     fn stash(&self) -> std::ops::Range<usize> {

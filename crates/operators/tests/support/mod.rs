@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use dpb_core::cpu_level::Level;
 use dpb_core::random::SplitMix64;
-use dpb_core::{Batch, BatchOut, JobError, OpSpec, OutputShape, Right, Workload};
+use dpb_core::{Batch, BatchOut, JobError, OpSpec, OutputShape, Workload};
 use dpb_operators::cpu::Implementation;
 use dpb_operators::direct::Direct;
 use dpb_operators::registry::{Entry, OPERATORS};
@@ -86,57 +86,12 @@ pub(crate) fn slot_bytes(kernel: &dyn Direct, batch: Batch<'_>, of_input: Option
     }
 }
 
-/// What is right for the items of one batch. The workload is asked once, however many paths are judged: its oracle takes longer than they do.
-pub(crate) struct Judge<'a> {
-    pub(crate) workload: &'a dyn Workload,
-    /// Of each item: the slot that was asked about, what is right in it, and the last output that was approved.
-    known: Vec<Option<Known>>,
-}
-
-type Known = (usize, Right, Option<Vec<u8>>);
-
-impl<'a> Judge<'a> {
-    pub(crate) fn new(workload: &'a dyn Workload) -> Self {
-        Self {
-            workload,
-            known: Vec::new(),
-        }
-    }
-
-    /// Judges what came of the item at `i` in a slot of `slot_bytes`.
-    fn check(
-        &mut self,
-        (i, item): (usize, &[u8]),
-        output: Result<&[u8], JobError>,
-        slot_bytes: usize,
-    ) -> Result<(), String> {
-        if self.known.len() <= i {
-            self.known.resize(i + 1, None);
-        }
-        let known = &mut self.known[i];
-        if known
-            .as_ref()
-            .is_none_or(|(asked, ..)| *asked != slot_bytes)
-        {
-            *known = Some((slot_bytes, self.workload.right(item, slot_bytes), None));
-        }
-        let (_, right, approved) = known.as_mut().expect("just asked");
-        right.check(output, slot_bytes, |output| {
-            if approved.as_deref() != Some(output) {
-                self.workload.approve(item, output)?;
-                *approved = Some(output.to_vec());
-            }
-            Ok(())
-        })
-    }
-}
-
-/// Runs the batch into `dst`, which is its slots and nothing more, and has `judge`, who has seen no other batch, judge each item's output.
+/// Runs the batch into `dst`, which is its slots and nothing more, and has `workload` judge each item's output.
 ///
 /// # Panics
 /// If one is wrong; `who` says on which path.
 pub(crate) fn assert_right(
-    judge: &mut Judge<'_>,
+    workload: &dyn Workload,
     kernel: &mut dyn Direct,
     batch: Batch<'_>,
     dst: &mut [u8],
@@ -154,11 +109,11 @@ pub(crate) fn assert_right(
             OutputShape::Variable => outcomes[i].map(|len| len as usize),
         };
         let output = len.map(|len| &dst[i * slot..][..len]);
-        if let Err(wrong) = judge.check((i, batch.item(i)), output, slot) {
+        if let Err(wrong) = workload.check(batch.item(i), output, slot) {
             let len = batch.item(i).len();
             panic!(
                 "{:?} on {who}: item {i} of {}, {len} bytes: {wrong}",
-                judge.workload.spec(),
+                workload.spec(),
                 batch.len()
             );
         }

@@ -106,8 +106,8 @@ fn groups<const TWENTY: i32, const N: usize>(
     }
 }
 
-/// `vector`, computed where it is written if there is one chain. The compiler makes words as soon as it can; then they stand before rounds,
-/// the CPU begins with what stands first, and rounds wait: by 14 % where another thread shares the core.
+/// Stops the compiler from moving `vector`: if there is one chain, it is computed where it is written. Else the compiler makes words as soon as
+/// it can; then they stand before rounds, the CPU begins with what stands first, and rounds wait: by 14 % where another thread shares the core.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn here<const N: usize>(mut vector: __m128i) -> __m128i {

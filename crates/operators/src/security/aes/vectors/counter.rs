@@ -72,8 +72,9 @@ impl<T: Blocks, const BITS: u32> Counter<T, BITS> {
 impl<T: Blocks> Counter<T, 32> {
     /// The blocks of `W` times four, with the first key added; and itself behind them. All calls before had the same `W`.
     ///
-    /// The numbers of a group differ from that of its first block in bits that this has not, or from that of the next group's: one sum
-    /// bit by bit gives a block of each, where adding a number and then a key takes two.
+    /// The first number of a group is 2 more than a multiple of the group, so each is the first one, added bit by bit to a constant. The last
+    /// two numbers belong to the next multiple, and start from the next group's first. One sum bit by bit gives each block, where adding a
+    /// number and then a key takes two.
     #[inline(always)]
     pub(super) fn next_started<const N: usize, const W: usize>(
         &mut self,
@@ -85,6 +86,7 @@ impl<T: Blocks> Counter<T, 32> {
         if Self::LANES > 2 || !self.is_byte_enough(group) {
             return start(t, keys, self.next(t));
         }
+        debug_assert_eq!(self.byte % group, 2, "groups of another size before");
         let steps = const { &steps(Self::LANES, LAST) };
         let bits = const { &bits::<W>(Self::LANES) };
         let next = t.add32(self.first, t.load_reg(&steps[W * T::REGS]));

@@ -85,7 +85,7 @@ impl Extra for TweakKeys {
     }
 }
 
-/// Fetches the lines of the first `N` keys, which begin in the first half of a line.
+/// Fetches the lines of the first `N` keys, which begin in the first quarter of a line.
 #[inline(always)]
 fn lines<const N: usize>(keys: &[u8]) {
     for at in (0..16 * N).step_by(64) {
@@ -129,7 +129,7 @@ pub(super) trait Source<'k, E: Extra, const N: usize>: Copy {
     /// The keys of an item of this session.
     ///
     /// # Errors
-    /// Why it has none; nothing if others look after it.
+    /// `Some(why)` if the item is refused; `None` if the walk for the other length of keys computes it.
     fn of(self, session: Option<u32>) -> Result<&'k Keys<E>, Option<JobError>>;
     /// Fetches the keys of a session, if there is one: thousands do not fit in the caches that are near.
     fn prefetch(self, session: Option<u32>);

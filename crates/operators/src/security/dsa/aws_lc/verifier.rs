@@ -16,6 +16,13 @@ const DIGITS: usize = 2 * HALF;
 /// The digits that are not zero.
 const VALUES: usize = 15;
 
+/// The error without memory, with about as much as is needed.
+const NO_MEMORY: SetupError = SetupError::OutOfMemory {
+    len: 2 * DIGITS * VALUES * P_BYTES,
+};
+/// Bytes of *p*, as the group of keys that are made has it.
+const P_BYTES: usize = 256;
+
 /// A public key with its powers: about 500 KiB.
 pub(in crate::security) struct Prepared {
     p: Montgomery,
@@ -26,16 +33,19 @@ pub(in crate::security) struct Prepared {
 impl Prepared {
     /// Of SubjectPublicKeyInfo.
     pub(in crate::security) fn new(spki: &[u8]) -> Result<Self, SetupError> {
-        let key = Key::public(spki)?;
-        Self::of(&key).ok_or_else(|| refused("its numbers are no group"))
+        let numbers = Key::public(spki)?.public_numbers();
+        let numbers = numbers.ok_or(NO_MEMORY)?;
+        // AWS-LC's reader has looked at the group: p is odd, and g is between 0 and p. Its own verifier looks at y, each time.
+        let [p, .., y] = &numbers;
+        if y.is_zero() || !y.is_below(p) {
+            return Err(refused("its y is not between 0 and p"));
+        }
+        Self::of(numbers).ok_or(NO_MEMORY)
     }
 
-    fn of(key: &Key) -> Option<Self> {
+    /// `None` without memory.
+    fn of([p, q, g, y]: [Number; 4]) -> Option<Self> {
         let room = &mut Room::new()?;
-        let [p, q, g, y] = key.public_numbers()?;
-        if !g.is_below(&p) || !y.is_below(&p) {
-            return None;
-        }
         let p = Montgomery::new(&p, room)?;
         let bases = [
             Powers::of(&p.enter(&g, room)?, &p, room)?,
