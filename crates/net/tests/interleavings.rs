@@ -1,7 +1,7 @@
 //! The queue between two threads under loom: every order in which they may take turns, up to a bound, with all that weak memory may show.
 //!
 //! The file under test is compiled here twice more: with loom's primitives in place of the standard library's, and with those and a mistake, which must be found.
-#![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::duplicate_mod)]
 
 #[path = "interleavings/relaxed.rs"]
 mod relaxed;

@@ -123,7 +123,7 @@ impl AfPacket {
         let index = sys::interface_index(interface)?;
         // Of no protocol until they are bound, so that nothing comes from other interfaces.
         let (receiver, sender) = (packet_socket()?, packet_socket()?);
-        let mtu = sys::mtu(receiver.as_fd(), interface)?;
+        let mtu = sys::mtu(interface)?;
         let frame_bytes = (mtu + FRAME_HEADER + TAG).next_multiple_of(64);
         let set =
             |option, value: i32| sys::set_option(receiver.as_fd(), libc::SOL_PACKET, option, value);

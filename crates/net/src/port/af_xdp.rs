@@ -175,7 +175,7 @@ impl AfXdp {
         }
         let socket = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(why_no_socket)?;
         let file = socket.as_fd();
-        let mtu = sys::mtu(file, interface)?;
+        let mtu = sys::mtu(interface)?;
         let pool = Pool::new(frames, frame_bytes)?;
         let memory = libc::xdp_umem_reg_v1 {
             addr: pool.mapping().start().as_ptr().expose_provenance() as u64,

@@ -89,16 +89,21 @@ pub(super) fn interface_index(interface: &str) -> io::Result<c_int> {
     }
 }
 
-/// Longest packet of IP on the interface. Asked of the socket's own namespace: `/sys` may show another one's interfaces.
-pub(super) fn mtu(socket: BorrowedFd<'_>, interface: &str) -> io::Result<usize> {
+/// A socket by which to ask about interfaces of this thread's network namespace. Sockets of `AF_XDP` do not take such questions.
+fn question() -> io::Result<OwnedFd> {
+    socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)
+}
+
+/// Longest packet of IP on the interface. Asked of the kernel: `/sys` may show another namespace's interfaces.
+pub(super) fn mtu(interface: &str) -> io::Result<usize> {
     let mut request = InterfaceRequest::new(interface, 0)?;
-    request.ask(socket, libc::SIOCGIFMTU as c_ulong)?;
+    request.ask(question()?.as_fd(), libc::SIOCGIFMTU as c_ulong)?;
     usize::try_from(request.number).map_err(io::Error::other)
 }
 
 /// Brings an interface up.
 pub(super) fn bring_up(interface: &str) -> io::Result<()> {
-    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let socket = question()?;
     let mut request = InterfaceRequest::new(interface, 0)?;
     request.ask(socket.as_fd(), libc::SIOCGIFFLAGS as c_ulong)?;
     request.number |= InterfaceRequest::flags(libc::IFF_UP as u16);

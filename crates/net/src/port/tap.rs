@@ -56,8 +56,7 @@ impl Tap {
         })?;
         let name = request.name();
         sys::bring_up(&name)?;
-        let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
-        let mtu = sys::mtu(socket.as_fd(), &name)?;
+        let mtu = sys::mtu(&name)?;
         // One byte more than a packet may have: the kernel cuts what is longer and says nothing.
         let frame_bytes = (mtu + FRAME_HEADER + TAG + 1).next_multiple_of(64);
         Ok(Self {

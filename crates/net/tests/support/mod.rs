@@ -1,5 +1,5 @@
 //! What tests of ports share: network namespaces of their own, and what every pair of ports must do.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use std::collections::VecDeque;
 use std::process::Command;

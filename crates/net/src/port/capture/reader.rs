@@ -174,7 +174,7 @@ impl Classic {
         let rest = input.take::<20>("its header")?;
         let [_, _, _, _, link] = order.words(&rest);
         // Its upper bits say how long the check sequence is, in words of two bytes, if the next bit says that they say so.
-        let check_bytes = match link & 1 << 26 {
+        let check_bytes = match link & (1 << 26) {
             0 => 0,
             _ => (link >> 28) * 2,
         };
