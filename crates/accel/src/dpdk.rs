@@ -31,10 +31,9 @@ mod sys;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dpb_core::{
-    Backend, Family, Finding, Listed, OpSpec, OpenError, Unsupported, match_spec, spec,
+    Backend, Family, Finding, Listed, OpSpec, OpenError, PacketPort, Unsupported, match_spec, spec,
 };
 
-use crate::port::PacketPort;
 use compress::CompressBackend;
 use crypto::CryptoBackend;
 use libraries::{Instance, LibrariesBackend};

@@ -20,8 +20,5 @@
 pub mod doca;
 pub mod dpdk;
 mod library;
-pub mod port;
 pub mod rdma;
 mod readiness;
-
-pub use port::PacketPort;

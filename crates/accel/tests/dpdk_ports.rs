@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dpb_accel::PacketPort;
 use dpb_accel::dpdk::Dpdk;
-use dpb_accel::port::{AfPacket, Capture, Dates};
 use dpb_core::family::State;
-use dpb_core::{Buf, Family, VirtualClock};
+use dpb_core::{Buf, Family, PacketPort, VirtualClock};
+use dpb_net::port::{AfPacket, Capture, Dates};
 
 fn open(device: &str) -> Option<Box<dyn PacketPort>> {
     match Dpdk.port(device) {

@@ -3,6 +3,7 @@
 //! * [`OpSpec`]: *what* is computed, as data.
 //! * [`Backend`] → [`Operator`] → [`Queue`]: *where and how*, prepared once, run many times.
 //! * [`Stage`]: an operator used by one job at a time, for programs in steps.
+//! * [`PacketPort`]: somewhere packets come from and go to.
 //! * [`Family`]: a kind of backends, opened by name and listed for people.
 //! * [`Workload`]: what an operator is run on, and what is right for it.
 //! * [`Kernel`]: how a CPU implements an operator; its lifts (`Inline`, `Pooled`) carry it to the seam.
@@ -34,6 +35,7 @@ pub mod lift;
 pub mod measure;
 pub mod memory;
 pub mod patience;
+pub mod port;
 pub mod prefetch;
 mod printable;
 pub mod properties;
@@ -62,6 +64,7 @@ pub use items::{Items, Offsets, Span, Stride};
 pub use layout::Picks;
 pub use lift::{Inline, Pool, Pooled};
 pub use memory::{Buffers, Memory, Place};
+pub use port::PacketPort;
 pub use printable::printable;
 pub use properties::{Executor, Inner, MadeOf, Properties};
 pub use records::records;

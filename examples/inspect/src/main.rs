@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use dpb_accel::port::capture;
+use dpb_net::port::capture;
 use inspect::{BURST, FAMILIES, Found, Inspector};
 
 /// Captures through checksums, RSS, routes, rules, SHA-256 and DEFLATE
@@ -13,7 +13,7 @@ use inspect::{BURST, FAMILIES, Found, Inspector};
 /// Backends as for dpb: cpu, cpu/portable, pool/2, sim/default, faulty/.
 #[derive(Parser)]
 struct Args {
-    /// Capture files (pcap)
+    /// Capture files (pcap, pcapng)
     #[arg(required = true)]
     captures: Vec<PathBuf>,
     /// A rule file, `id:/expression/flags` on each line [default: 149 rules of dpb's]

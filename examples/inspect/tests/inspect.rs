@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use dpb_accel::port::capture;
 use dpb_core::conformance::Counting;
 use dpb_core::{Buf, View};
+use dpb_net::port::capture;
 use inspect::{BURST, Found, Inspector};
 use sha2::{Digest, Sha256};
 

@@ -52,6 +52,7 @@ const PARTS: &[Part] = &[
     Part("PCRE2", PkgConfig("libpcre2-8"), &["libpcre2-dev"], "DOCA's stand-in matches no rules"),
     Part("Hyperscan or Vectorscan", Header("hs/hs.h"), &["libhyperscan-dev", "libvectorscan-dev"], "a path of rxpmatch is left out"),
     Part("scapy", Python("scapy.all"), &["python3-scapy"], "fragments and captures are not compared with it"),
+    Part("Wireshark", Program(&["tshark"]), &["tshark"], "captures are not compared with it"),
     Part("cpio", Program(&["cpio"]), &["cpio"], "it does not read the guest's archive"),
     Part("sshd", Program(&["sshd"]), &["openssh-server"], "benches over ssh are not tested"),
     Part("iperf3", Program(&["iperf3"]), &["iperf3"], "throughput of TCP is not compared with it"),

@@ -37,7 +37,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("prototype", &["dpb-core", "dpb-operators", "dpb-cli"]),
     (
         "inspect",
-        &["dpb-core", "dpb-operators", "dpb-accel", "dpb-sim"],
+        &[
+            "dpb-core",
+            "dpb-operators",
+            "dpb-accel",
+            "dpb-sim",
+            "dpb-net",
+        ],
     ),
     (
         "stages",
@@ -60,8 +66,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What tests of a middle crate may use besides: kernels and models.
-const FOR_TESTS: &[&str] = &["dpb-core", "dpb-operators", "dpb-sim"];
+/// What tests of a middle crate may use besides: kernels, models and ports.
+const FOR_TESTS: &[&str] = &["dpb-core", "dpb-operators", "dpb-sim", "dpb-net"];
 
 /// One dependency between crates of the workspace, or of core on anything.
 #[derive(Clone, Debug)]

@@ -39,6 +39,7 @@ int dpb_port_stop(uint32_t port);
 uint32_t dpb_port_take(uint32_t port, void **packets, uint32_t n);
 uint32_t dpb_port_receive(uint32_t port, void **packets, uint32_t *lens, uint32_t n);
 uint32_t dpb_port_send(uint32_t port, void *const *packets, const uint32_t *lens, uint32_t n);
+int dpb_port_losses(uint32_t port, struct dpb_port_losses *losses);
 void dpb_packet_give(void *packet);
 
 /* A pool of mbufs without memory of their own, for one thread. */

@@ -9,6 +9,8 @@
 #define DESCRIPTORS 512
 
 static struct rte_mempool *packet_pools[RTE_MAX_ETHPORTS];
+/* Packets that `in_place` had no room for. */
+static struct dpb_port_losses lost[RTE_MAX_ETHPORTS];
 
 static inline void *packet_of(struct rte_mbuf *mbuf)
 {
@@ -105,6 +107,10 @@ static struct rte_mbuf *in_place(uint32_t port, struct rte_mbuf *mbuf)
 		if (bytes != packet_of(copy))
 			memcpy(packet_of(copy), bytes, mbuf->pkt_len);
 		copy->pkt_len = mbuf->pkt_len;
+	} else if (mbuf->pkt_len > rte_pktmbuf_data_room_size(packet_pools[port]) - RTE_PKTMBUF_HEADROOM) {
+		lost[port].too_long++;
+	} else {
+		lost[port].no_memory++;
 	}
 	rte_pktmbuf_free(mbuf);
 	return copy;
@@ -120,7 +126,7 @@ uint32_t dpb_port_receive(uint32_t port, void **packets, uint32_t *lens, uint32_
 		struct rte_mbuf *mbuf = in_place(port, mbufs[i]);
 
 		if (mbuf == NULL)
-			continue; /* lost, as in a card whose ring is full */
+			continue; /* lost, and counted */
 		packets[kept] = packet_of(mbuf);
 		lens[kept++] = mbuf->pkt_len;
 	}
@@ -138,6 +144,20 @@ uint32_t dpb_port_send(uint32_t port, void *const *packets, const uint32_t *lens
 		mbufs[i]->pkt_len = lens[i];
 	}
 	return rte_eth_tx_burst((uint16_t)port, 0, mbufs, (uint16_t)n);
+}
+
+int dpb_port_losses(uint32_t port, struct dpb_port_losses *losses)
+{
+	struct rte_eth_stats stats;
+	int error = rte_eth_stats_get((uint16_t)port, &stats);
+
+	*losses = lost[port];
+	if (error != 0)
+		return error;
+	losses->queue_full += stats.imissed;
+	losses->no_memory += stats.rx_nombuf;
+	losses->errors += stats.ierrors;
+	return 0;
 }
 
 void dpb_packet_give(void *packet)

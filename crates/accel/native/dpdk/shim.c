@@ -136,6 +136,7 @@ static const struct dpb_dpdk_table table = {
 	.port_send = dpb_port_send,
 	.packet_give = dpb_packet_give,
 	.libraries = libraries,
+	.port_losses = dpb_port_losses,
 };
 
 __attribute__((visibility("default"))) const struct dpb_dpdk_table *dpb_dpdk_shim(void);

@@ -229,6 +229,14 @@ struct dpb_libraries {
 struct dpb_crypto_queue;
 struct dpb_compress_queue;
 
+/* Packets that came and did not arrive, by the reason. */
+struct dpb_port_losses {
+	uint64_t queue_full; /* the device's queue was full */
+	uint64_t no_memory;  /* there was no mbuf */
+	uint64_t too_long;   /* longer than an mbuf */
+	uint64_t errors;     /* the device calls them erroneous */
+};
+
 struct dpb_dpdk_table {
 	uint32_t abi;
 	uint32_t size; /* of this table, as built */
@@ -280,6 +288,9 @@ struct dpb_dpdk_table {
 
 	/* The best that the CPU has, the next best, and so on; NULL if there are no more. */
 	const struct dpb_libraries *(*libraries)(uint32_t nth);
+
+	/* What a network device has lost of what came, since it was first started. */
+	int (*port_losses)(uint32_t port, struct dpb_port_losses *losses);
 };
 
 #endif

@@ -184,6 +184,17 @@ pub(super) struct Table {
     pub(super) port_send: unsafe extern "C" fn(u32, *const *mut c_void, *const u32, u32) -> u32,
     pub(super) packet_give: unsafe extern "C" fn(*mut c_void),
     pub(super) libraries: unsafe extern "C" fn(u32) -> *const libraries::Libraries,
+    pub(super) port_losses: unsafe extern "C" fn(u32, *mut PortLosses) -> c_int,
+}
+
+/// Packets that came and did not arrive, by the reason.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PortLosses {
+    pub(super) queue_full: u64,
+    pub(super) no_memory: u64,
+    pub(super) too_long: u64,
+    pub(super) errors: u64,
 }
 
 // As the C compiler has them.

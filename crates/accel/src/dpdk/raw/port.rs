@@ -6,11 +6,11 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dpb_core::{Buf, Region, SetupError, Unsupported};
+use dpb_core::port::{Losses, PortStats, too_long};
+use dpb_core::{Buf, PacketPort, Region, SetupError, Unsupported};
 
 use super::Eal;
-use crate::dpdk::sys::BURST;
-use crate::port::{PacketPort, too_long};
+use crate::dpdk::sys::{BURST, PortLosses};
 
 /// Packets that a port has mbufs for.
 const PACKETS: u32 = 4096;
@@ -26,6 +26,9 @@ pub(in crate::dpdk) struct Port {
     name: String,
     id: u32,
     packets: Arc<Packets>,
+    stats: PortStats,
+    /// What the device had lost before this port was opened.
+    lost_before: PortLosses,
 }
 
 /// Packets in mbufs. Their pools are never freed, so they may outlive their port.
@@ -74,12 +77,24 @@ impl Port {
             return Err(unsupported(format!("{name} does not start: {error}")));
         }
         open.push(id);
-        Ok(Self {
+        let mut port = Self {
             eal,
             name: name.to_owned(),
             id,
             packets: Arc::new(Packets { eal }),
-        })
+            stats: PortStats::default(),
+            lost_before: PortLosses::default(),
+        };
+        port.lost_before = port.losses();
+        Ok(port)
+    }
+
+    /// What the device has lost of what came. A device that does not count says zero.
+    fn losses(&self) -> PortLosses {
+        let mut losses = PortLosses::default();
+        // SAFETY: a port that was started, and room for its counts.
+        unsafe { (self.eal.table().port_losses)(self.id, &mut losses) };
+        losses
     }
 
     /// A buffer over a packet.
@@ -149,6 +164,9 @@ impl PacketPort for Port {
             (self.eal.table().port_receive)(self.id, came.as_mut_ptr(), lens.as_mut_ptr(), max)
         };
         let came = came.iter().zip(lens).take(count as usize);
+        for &len in &lens[..count as usize] {
+            self.stats.delivered.add(len as usize);
+        }
         // SAFETY: the shim gave these to us; the device wrote them.
         packets.extend(came.map(|(&packet, len)| unsafe { self.buf(packet, len as usize) }));
         Ok(count as usize)
@@ -173,7 +191,11 @@ impl PacketPort for Port {
                 Err(packet) => {
                     packets.push_front(packet);
                     if is_long && parts.is_empty() {
+                        self.stats.refused.too_long += 1;
                         return Err(too_long(len, PACKET_BYTES_MAX));
+                    }
+                    if !is_long {
+                        self.stats.refused.no_memory += 1;
                     }
                     break;
                 }
@@ -186,11 +208,28 @@ impl PacketPort for Port {
             let send = self.eal.table().port_send;
             send(self.id, pointers.as_ptr(), lens.as_ptr(), lens.len() as u32)
         } as usize;
+        for &len in &lens[..sent] {
+            self.stats.taken.add(len as usize);
+        }
+        self.stats.refused.queue_full += (lens.len() - sent) as u64;
         for (ptr, len, home) in parts.drain(sent..).rev() {
             // SAFETY: the parts of a buffer that the device did not take.
             packets.push_front(unsafe { Buf::from_raw_parts(ptr, len, home) });
         }
         Ok(sent)
+    }
+
+    /// What the device was given counts as sent: drivers do not agree whether an error of theirs is a packet that they took.
+    fn stats(&mut self) -> PortStats {
+        let (now, before) = (self.losses(), self.lost_before);
+        let mut lost = Losses::default();
+        lost.queue_full = now.queue_full.saturating_sub(before.queue_full);
+        lost.no_memory = now.no_memory.saturating_sub(before.no_memory);
+        lost.too_long = now.too_long.saturating_sub(before.too_long);
+        lost.kernel = now.errors.saturating_sub(before.errors);
+        let mut stats = self.stats;
+        (stats.sent, stats.receive_lost) = (stats.taken, lost);
+        stats
     }
 }
 
