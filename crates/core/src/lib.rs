@@ -9,6 +9,7 @@
 //! * [`Kernel`]: how a CPU implements an operator; its lifts (`Inline`, `Pooled`) carry it to the seam.
 //! * [`Buf`] and [`View`]: memory that moves to a device with its job and comes home with the completion.
 //! * [`Control`] changes the table of a prepared operator while queues run; [`Versions`] is such a table.
+//! * [`packet`]: IP packets, read in place, for whoever works on packets.
 //! * [`Memory`] and [`Buffers`]: what a job reads and what it writes; [`Items`]: where in them its items and outputs lie.
 //!
 //! The crate is the standard library alone. Measurement lives behind the feature `measure`, the suite that
@@ -34,6 +35,7 @@ pub mod lift;
 #[cfg(feature = "measure")]
 pub mod measure;
 pub mod memory;
+pub mod packet;
 pub mod patience;
 pub mod port;
 pub mod prefetch;
