@@ -1,6 +1,7 @@
 //! Packets, flows and traffic, and the programs that a DPU runs on them from end to end.
 //!
-//! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. The rest is not here yet; this page says
+//! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`recognition`] says what application
+//! a flow is of. The rest is not here yet; this page says
 //! what will be:
 //!
 //! * **packets**: headers over borrowed bytes. `Packet<&[u8]>` checks lengths once and then reads fields in place; a `Repr`
@@ -16,4 +17,5 @@
 //! engine or on a model without the program knowing, and need no SDK.
 
 pub mod flow;
+pub mod recognition;
 pub mod search;
