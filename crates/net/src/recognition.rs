@@ -24,6 +24,33 @@
 //! # Names and applications
 //!
 //! [`Applications`] is a list of domains. The longest one that a server's name ends with says the application.
+//!
+//! ```
+//! use dpb_net::flow::Direction;
+//! use dpb_net::recognition::{Applications, Mark, Outcome, Packet, Protocol, Recognizer, Settings};
+//!
+//! let applications = Applications::built_in();
+//! let mut recognizer = Recognizer::new(Settings::default(), applications.clone());
+//! // Kept with the flow, in its table.
+//! let mut mark = Mark::default();
+//! let question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07youtube\x03com\0\0\x01\0\x01";
+//! let packet = Packet {
+//!     flow: 7,
+//!     direction: Direction::Up,
+//!     segment: None,
+//!     addresses: [0xffff_c000_0201, 0xffff_c000_0235],
+//!     ports: [40_000, 53],
+//!     payload: question,
+//! };
+//! let Outcome::Verdict(verdict) = recognizer.packet(&mut mark, &packet, 0) else {
+//!     panic!("one packet is enough");
+//! };
+//! assert_eq!(verdict.label.protocol, Protocol::Dns);
+//! assert_eq!(verdict.host.as_bytes(), b"www.youtube.com");
+//! assert_eq!(verdict.label.application, applications.named("youtube"));
+//! // From now on the mark is enough.
+//! assert_eq!(mark.label().unwrap().protocol, Protocol::Dns);
+//! ```
 
 mod application;
 mod bytes;

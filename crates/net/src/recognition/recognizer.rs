@@ -223,7 +223,8 @@ impl Recognizer {
         }
         let is_over = stream.is_over();
         let has_news = inserted == Inserted::Grown && !stream.is_foreign;
-        if has_news && (is_over || stream.filled.front() >= usize::from(stream.wanted)) || is_over {
+        let is_enough = stream.filled.front() >= usize::from(stream.wanted);
+        if is_over || has_news && is_enough {
             self.desk.verdict.clear();
             match self.examine(place, false) {
                 Step::Found => {
@@ -241,7 +242,8 @@ impl Recognizer {
         }
         let state = &mut self.states[place];
         // What a reader waits for is bounded by its bytes, not by packets.
-        if !(has_news && !state.streams[direction].is_foreign) && !packet.payload.is_empty() {
+        let is_wanted = has_news && !state.streams[direction].is_foreign;
+        if !is_wanted && !packet.payload.is_empty() {
             state.idle_packets += 1;
         }
         let [up, down] = &state.streams;

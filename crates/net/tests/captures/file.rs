@@ -155,13 +155,15 @@ fn ticks(mut options: &[u8], word: fn([u8; 4]) -> u32) -> u64 {
 /// What a fragment is of.
 type Datagram = ([u128; 2], u32, u8);
 
+/// Pieces by their places, and the length of the whole if it is known.
+type Pieces = (Vec<(usize, Vec<u8>)>, Option<usize>);
+
 #[derive(Default)]
 struct Reader {
     seen: Vec<Seen>,
     time_ms: u32,
     packet: Vec<u8>,
-    /// Of datagrams in pieces: places and bytes, and the length if it is known.
-    fragments: HashMap<Datagram, (Vec<(usize, Vec<u8>)>, Option<usize>)>,
+    fragments: HashMap<Datagram, Pieces>,
 }
 
 fn short(bytes: &[u8], at: usize) -> Option<u16> {
@@ -174,10 +176,14 @@ impl Reader {
             1 => self.ethernet(frame),
             // BSD's loopback: a family in the machine's order.
             0 | 108 => self.ip(frame.get(4..)?),
-            9 => match short(frame, 2)? {
-                0x0021 | 0x0057 => self.ip(frame.get(4..)?),
-                _ => None,
-            },
+            // PPP, with or without its address.
+            9 => {
+                let rest = frame.strip_prefix(&[0xff, 0x03]).unwrap_or(frame);
+                match short(rest, 0)? {
+                    0x0021 | 0x0057 => self.ip(rest.get(2..)?),
+                    _ => None,
+                }
+            }
             12 | 14 | 101 | 228 | 229 => self.ip(frame),
             // Linux cooked, both forms.
             113 => self.ethertype(short(frame, 14)?, frame.get(16..)?),

@@ -244,9 +244,11 @@ fn session(
     if desk.settings.follows_upgrades {
         let is_server = protocol == Protocol::MySql
             || matches!(talk.bytes[direction].first(), Some(b'2' | b'*' | b'+'));
-        let client = match is_server {
-            true => 1 - direction,
-            false => direction,
+        let client = match (is_server, talk.bytes[talk.initiator].is_empty()) {
+            (true, _) => 1 - direction,
+            // Of some protocols answers look like requests.
+            (false, false) => talk.initiator,
+            (false, true) => direction,
         };
         match upgrade(protocol, talk.bytes[client]) {
             Upgrade::None => {}

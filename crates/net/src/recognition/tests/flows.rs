@@ -272,7 +272,7 @@ fn a_fin_lets_a_short_stream_be_read_as_it_is() {
 #[test]
 fn noise_is_given_up_and_its_port_is_a_guess() {
     let noise: Vec<u8> = (0..200_u32)
-        .map(|at| (at * at >> 3 | 1) as u8 ^ 0x55)
+        .map(|at| ((at * at) >> 3 | 1) as u8 ^ 0x55)
         .collect();
     let mut wire = Wire::new(443);
     wire.open();

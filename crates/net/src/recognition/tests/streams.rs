@@ -80,7 +80,7 @@ proptest! {
         lens in proptest::collection::vec(1..700_usize, 2..7),
         order in Just((0..6_usize).collect::<Vec<_>>()).prop_shuffle(),
     ) {
-        let text: Vec<u8> = (0..lens.iter().sum::<usize>()).map(|at| (at * 7 >> 3) as u8).collect();
+        let text: Vec<u8> = (0..lens.iter().sum::<usize>()).map(|at| ((at * 7) >> 3) as u8).collect();
         let mut pool = Pool::new(1, 1);
         let mut stream = Stream::EMPTY;
         let starts: Vec<usize> = lens
