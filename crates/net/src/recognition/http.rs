@@ -216,8 +216,11 @@ fn line(bytes: &[u8]) -> Option<Line> {
     })
 }
 
-/// Target and protocol of a request line behind its method.
+/// Target and protocol of a request line behind its method; a path alone is of HTTP before its lines had versions.
 fn target(line: &[u8]) -> Option<(&[u8], Dialect)> {
+    if line.first() == Some(&b'/') && line.iter().all(|byte| (b'!'..0x7f).contains(byte)) {
+        return Some((line, Dialect::Http1));
+    }
     let space = line.iter().rposition(|byte| *byte == b' ')?;
     let (target, version) = (line[..space].trim_ascii(), &line[space + 1..]);
     let dialect = match version {

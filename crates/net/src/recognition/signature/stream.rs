@@ -13,6 +13,7 @@ const STARTS: &[(&[u8], Protocol)] = &[
     (b"* OK ", Protocol::Imap),
     (b"* PREAUTH ", Protocol::Imap),
     (b"+OK ", Protocol::Pop3),
+    (b"+OK\r\n", Protocol::Pop3),
     (b"\x13BitTorrent protocol", Protocol::BitTorrent),
     (b"RFB 003.", Protocol::Vnc),
     (b"RFB 004.", Protocol::Vnc),
@@ -50,7 +51,7 @@ pub(in super::super) fn stream(bytes: &[u8], ports: [u16; 2], is_over: bool) -> 
     }
     let found = match bytes.first() {
         Some(b'2') => greeting(bytes),
-        Some(b'A'..=b'Z' | b'a'..=b'z' | b'*' | b'#') => words(bytes),
+        Some(b'A'..=b'Z' | b'a'..=b'z' | b'*' | b'#') => words(bytes, ports),
         _ => binary(bytes, ports),
     };
     match (found, wanted) {
@@ -98,7 +99,7 @@ fn greeting(bytes: &[u8]) -> Reading<Protocol> {
 }
 
 /// Words that clients begin with.
-fn words(bytes: &[u8]) -> Reading<Protocol> {
+fn words(bytes: &[u8], ports: [u16; 2]) -> Reading<Protocol> {
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
         let is_text = bytes
             .iter()
@@ -126,9 +127,11 @@ fn words(bytes: &[u8]) -> Reading<Protocol> {
     match () {
         // USER with four words is IRC's; FTP and POP3 have two.
         () if is(first, b"USER") && words.next().is_some() => Reading::Whole(Protocol::Irc),
-        // POP3's server speaks first, and says what it is.
         () if is(first, b"USER") && third.is_none() && !second.is_empty() => {
-            Reading::Whole(Protocol::Ftp)
+            Reading::Whole(match ports.contains(&110) {
+                true => Protocol::Pop3,
+                false => Protocol::Ftp,
+            })
         }
         () if is(first, b"AUTH") && (is(second, b"TLS") || is(second, b"SSL")) => {
             Reading::Whole(Protocol::Ftp)
@@ -153,13 +156,10 @@ fn words(bytes: &[u8]) -> Reading<Protocol> {
                 None => Reading::Partial { wanted: end + 2 },
             }
         }
-        () if (is(first, b"get") || is(first, b"gets"))
-            && third.is_none()
-            && !second.starts_with(b"/") =>
-        {
+        () if matches!(first, b"get" | b"gets") && third.is_none() && !second.starts_with(b"/") => {
             Reading::Whole(Protocol::Memcached)
         }
-        () if is(first, b"stats") && second.is_empty() => Reading::Whole(Protocol::Memcached),
+        () if first == b"stats" && second.is_empty() => Reading::Whole(Protocol::Memcached),
         () => Reading::Foreign,
     }
 }
@@ -215,16 +215,18 @@ fn could_be_longer(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0xff) || matches!(bytes, [0, 0, ..] | [_, _, _, 0, ..])
 }
 
-/// RDP: TPKT, X.224's connection request or confirmation (MS-RDPBCGR 2.2.1).
+/// RDP: TPKT, X.224's connection request or confirmation, and behind it nothing, a cookie or a negotiation (MS-RDPBCGR 2.2.1): others than RDP put
+/// parameters of X.224 there.
 fn tpkt(bytes: &[u8]) -> Option<Protocol> {
-    let mut bytes = Bytes(bytes);
-    let (version, reserved, len) = (bytes.u8()?, bytes.u8()?, bytes.u16()?);
-    let (header_len, kind) = (bytes.u8()?, bytes.u8()?);
+    let mut rest = Bytes(bytes);
+    let (version, reserved, len) = (rest.u8()?, rest.u8()?, rest.u16()?);
+    let (header_len, kind) = (rest.u8()?, rest.u8()?);
     let is_it = version == 3
         && reserved == 0
         && (11..=1024).contains(&len)
         && matches!(kind, 0xe0 | 0xd0)
-        && u16::from(header_len) + 5 == len;
+        && u16::from(header_len) + 5 == len
+        && (len == 11 || matches!(bytes.get(11)?, 1..=3 | b'C'));
     is_it.then_some(Protocol::Rdp)
 }
 
