@@ -1,6 +1,8 @@
 //! Packets, flows and traffic, and the programs that a DPU runs on them from end to end.
 //!
 //! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`port`] has the ports by which packets come and go. The rest is not here yet; this page says
+//! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`recognition`] says what application
+//! a flow is of. The rest is not here yet; this page says
 //! what will be:
 //! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`packet`] reads frames, one by one or
 //! by the burst, rewrites them where they lie, and writes them. The rest is not here yet; this page says what will be:
@@ -18,4 +20,5 @@
 pub mod flow;
 pub mod port;
 pub mod packet;
+pub mod recognition;
 pub mod search;

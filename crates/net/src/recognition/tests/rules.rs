@@ -1,0 +1,104 @@
+//! Bytes of undecided flows go out in batches, and what a rule finds comes back.
+
+use super::*;
+
+fn settings() -> Settings {
+    Settings {
+        has_rules: true,
+        ..Settings::default()
+    }
+}
+
+/// Twenty bytes that no reader knows.
+const NOISE: &[u8] = b"\x81\x02\x99\x04\x05\x06\x07secret-word\x00\x01";
+
+#[test]
+fn candidates_are_what_was_said_and_come_once() {
+    let mut wire = Wire::with(9999, settings());
+    wire.open();
+    assert_eq!(wire.client(0, NOISE), Got::Inspect);
+    assert_eq!(wire.server(0, NOISE), Got::Inspect);
+    assert_eq!(wire.client(NOISE.len(), b"more"), Got::Inspect);
+    // Behind a gap nothing is handed out.
+    assert_eq!(wire.server(NOISE.len() + 5, b"late"), Got::Inspect);
+    let mut seen = Vec::new();
+    let mut see = |wire: &mut Wire| {
+        seen.clear();
+        wire.recognizer
+            .candidates(|one| seen.push((one.flow, one.direction, one.bytes.to_vec())));
+        seen.clone()
+    };
+    let up = (1, Direction::Up, [NOISE, b"more"].concat());
+    let down = (1, Direction::Down, NOISE.to_vec());
+    assert_eq!(see(&mut wire), [up, down]);
+    assert!(see(&mut wire).is_empty());
+    wire.server(NOISE.len(), b"12345");
+    assert_eq!(see(&mut wire)[1].2, [NOISE, b"12345late"].concat());
+    // A rule decides; later packets are known.
+    let list = Applications::built_in();
+    let application = list.named("steam");
+    let now_ms = wire.now_ms;
+    let verdict = (wire.recognizer).matched(&mut wire.mark, Protocol::Unknown, application, now_ms);
+    let label = verdict.expect("undecided").label;
+    assert_eq!(
+        (label.evidence, label.application),
+        (Evidence::Rule, application)
+    );
+    assert_eq!(wire.client(400, b"x"), Got::Known(label));
+    let again = (wire.recognizer).matched(&mut wire.mark, Protocol::Unknown, None, now_ms);
+    assert_eq!(again, None);
+}
+
+#[test]
+fn candidates_make_a_job() {
+    let mut wire = Wire::with(9999, settings());
+    let mut marks = Vec::new();
+    for _ in 0..3 {
+        wire.next(9999);
+        assert_eq!(wire.datagram(Direction::Down, NOISE), Got::Inspect);
+        assert_eq!(wire.datagram(Direction::Down, NOISE), Got::Inspect);
+        marks.push(wire.mark);
+    }
+    let mut buffer = vec![0; 100];
+    let (mut spans, mut flows) = (Vec::new(), Vec::new());
+    wire.recognizer
+        .gather(&mut buffer, 4, &mut spans, &mut flows);
+    // Two flows fit.
+    assert_eq!(flows, [(1, Direction::Down); 2]);
+    for span in spans {
+        let (start, len) = (span.start as usize, span.len as usize);
+        assert_eq!(
+            (span.buf, &buffer[start..start + len]),
+            (4, &[NOISE, NOISE].concat()[..])
+        );
+    }
+}
+
+#[test]
+fn a_list_that_nobody_reads_does_not_grow() {
+    let limits = Limits {
+        undecided_max: 2,
+        ..Limits::default()
+    };
+    let mut wire = Wire::with(
+        9999,
+        Settings {
+            limits,
+            ..settings()
+        },
+    );
+    for _ in 0..100 {
+        wire.next(9999);
+        wire.open();
+        assert_eq!(wire.client(0, NOISE), Got::Inspect);
+        wire.end();
+    }
+    let mut count = 0;
+    wire.recognizer.candidates(|_| count += 1);
+    assert_eq!(count, 0);
+    wire.next(9999);
+    wire.open();
+    wire.client(0, NOISE);
+    wire.recognizer.candidates(|_| count += 1);
+    assert_eq!(count, 1);
+}
