@@ -3,12 +3,16 @@
 //! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`port`] has the ports by which packets come and go. The rest is not here yet; this page says
 //! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`recognition`] says what application
 //! a flow is of. The rest is not here yet; this page says
+//! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`traffic`] makes packets of given sizes,
+//! flows and mixes from a seed, and plays captures back; a [`trial`] offers them to a system when they are due, and accounts for each. The rest is not here yet; this page says
 //! what will be:
 //! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`packet`] reads frames, one by one or
 //! by the burst, rewrites them where they lie, and writes them. The rest is not here yet; this page says what will be:
 //!
 //! * **traffic**: packets of given sizes, flows and mixes, from a seed; captures played back; open loop, so that latency is taken
 //!   against the time at which a packet was due and not against the time at which the sender got round to it.
+//! * **packets**: headers over borrowed bytes. `Packet<&[u8]>` checks lengths once and then reads fields in place; a `Repr`
+//!   is what was parsed, or is to be written. Parsing refuses, it does not panic.
 //! * **programs**: receive, parse, look up, rewrite, encrypt, send: the chains that people move to a DPU, each stage measured
 //!   alone and in its place.
 //! * **headroom**: how much of a core is left for others at a given packet rate.
@@ -22,3 +26,5 @@ pub mod port;
 pub mod packet;
 pub mod recognition;
 pub mod search;
+pub mod traffic;
+pub mod trial;

@@ -1,0 +1,30 @@
+//! A trial: a load is offered to a system for some time, and every packet is accounted for.
+//!
+//! *Offered* packets are those that were due. The port has *refused* some of them; all others were *delivered*, or were *dropped* somewhere. The sum has to be
+//! right ([`Account::balance`]), or the trial has no number. Copies, packets out of order, corrupted and foreign ones are counted beside it.
+//!
+//! A generator that is late says nothing about the system: such a trial is invalid, not lossy. Latency is taken from the intended departure, and what
+//! was lost took for ever ([`Latency`]).
+//!
+//! [`run`] does one trial between two ports. [`Trials`] does those that a [search](crate::search) asks for. [`stateful`] has RFC 9693's
+//! phases for systems with a table of connections.
+
+mod account;
+mod latency;
+mod numbers;
+mod order;
+mod pool;
+mod port;
+mod receiver;
+mod run;
+pub mod stateful;
+#[cfg(test)]
+mod tests;
+
+pub use account::{Account, Balance, Drops, Imbalance};
+pub use latency::Latency;
+pub use order::{FlowOrder, Order};
+pub use pool::Pool;
+pub use port::PacketPort;
+pub use receiver::{Arrival, Receiver};
+pub use run::{Between, Outcome, Plan, TrialError, Trials, Validity, run};

@@ -1,0 +1,407 @@
+//! One trial: packets are sent when they are due, whatever came of those before, and what arrives is counted.
+
+use std::collections::VecDeque;
+use std::io;
+
+use dpb_core::measure::latency::Latencies;
+use dpb_core::{Buf, Clock, SetupError};
+
+use super::{
+    Account, Balance, Drops, FlowOrder, Imbalance, Latency, Order, PacketPort, Pool, Receiver,
+};
+use crate::search::{Measurer, TrialInput, TrialOutput};
+use crate::traffic::{DEPARTURES_NS, Pacer, Schedule, StampKey, Traffic, TrafficError};
+
+/// How a trial is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// Departures. A [search](Trials) changes the rate.
+    pub schedule: Schedule,
+    /// For so long packets are due.
+    pub duration_ns: u64,
+    /// For so long what is under way may still arrive, after the last packet was due.
+    pub settle_ns: u64,
+    /// What a packet may be offered after its departure, and what amount of traffic may be later than that, before the generator was late. CSIT's is 10 µs.
+    pub tolerance_ns: u64,
+    /// Determines the stamps, with `trial`.
+    pub seed: u64,
+    /// The number of the trial; trials that follow one another have different ones, so that none counts what another has left under way.
+    pub trial: u64,
+    /// True if the order within flows is watched as well, which takes some time for each packet.
+    pub flow_order: bool,
+}
+
+impl Plan {
+    /// A trial of this load: CSIT's tolerance, 50 ms for what is under way.
+    pub fn new(schedule: Schedule, duration_ns: u64, seed: u64) -> Self {
+        Self {
+            schedule,
+            duration_ns,
+            settle_ns: 50_000_000,
+            tolerance_ns: 10_000,
+            seed,
+            trial: 0,
+            flow_order: false,
+        }
+    }
+}
+
+/// Why a trial was not done, or has no number.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The load is none.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// Departures do not fit their field of a stamp.
+    #[error("a trial of {0} ns; it must be shorter than 2^46 ns (19 hours)")]
+    Duration(u64),
+    /// Frames do not fit the port.
+    #[error("frames of up to {bytes} bytes, and port {port} takes up to {max}")]
+    TooLong {
+        /// The port.
+        port: String,
+        /// Of the traffic's longest frame.
+        bytes: usize,
+        /// Of the port's.
+        max: usize,
+    },
+    /// A port has no memory.
+    #[error("no memory for frames")]
+    Memory(#[from] SetupError),
+    /// A port cannot go on.
+    #[error("port {port}")]
+    Port {
+        /// The port.
+        port: String,
+        /// What it says.
+        #[source]
+        source: io::Error,
+    },
+    /// Packets do not add up.
+    #[error("the packets of the trial do not add up: {0}")]
+    Imbalance(#[from] Imbalance),
+}
+
+/// What a trial is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// Its numbers count.
+    Valid,
+    /// The generator was late, so they say nothing of the system.
+    Late {
+        /// Packets that were offered too late.
+        packets: u64,
+        /// Packets that may be.
+        allowed: u64,
+    },
+}
+
+/// What a trial found.
+#[derive(Debug)]
+pub struct Outcome {
+    /// All packets.
+    pub account: Account,
+    /// Their sum, which is right.
+    pub balance: Balance,
+    /// From intended departure to arrival.
+    pub latency: Latency,
+    /// Reordering of the whole stream.
+    pub order: Order,
+    /// Reordering within flows, if it was asked for.
+    pub flow_order: Option<FlowOrder>,
+    /// How long after their intended departures packets were offered to the port: the error of the schedule.
+    pub schedule_errors: Latencies,
+    /// What the trial is worth.
+    pub validity: Validity,
+    /// How long it took, with what was waited for.
+    pub took_ns: u64,
+}
+
+/// Frames that are made before they are due.
+const AHEAD: usize = 64;
+/// The time before a trial's start, in which its first frames are made.
+const LEAD_NS: u64 = 200_000;
+/// Packets that are received at once.
+const BURST: usize = 64;
+
+/// Frames on their way to a port.
+struct Sender<'a, T: ?Sized> {
+    traffic: &'a T,
+    key: StampKey,
+    pacer: Pacer,
+    pool: Pool,
+    /// Made, and not yet due: when they are.
+    ready: VecDeque<Buf>,
+    ready_due_ns: VecDeque<u64>,
+    /// Due, and not yet taken: when they were offered first.
+    out: VecDeque<Buf>,
+    out_offered_ns: VecDeque<u64>,
+    /// Numbers of the next frame that is made, and of the first in `out`.
+    next: u64,
+    first_out: u64,
+    tolerance_ns: u64,
+}
+
+impl<T: Traffic + ?Sized> Sender<'_, T> {
+    /// Makes frames ahead of time.
+    fn make<P: PacketPort + ?Sized>(&mut self, port: &mut P) -> Result<(), TrialError> {
+        while self.ready.len() < AHEAD
+            && let Some(due_ns) = self.pacer.take()
+        {
+            let mut frame = self.pool.take(port, self.traffic.frame_bytes(self.next))?;
+            self.traffic.write(self.next, due_ns, &self.key, &mut frame);
+            self.ready.push_back(frame);
+            self.ready_due_ns.push_back(due_ns);
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// Offers what is due.
+    fn send<P: PacketPort + ?Sized>(
+        &mut self,
+        port: &mut P,
+        receiver: &mut Receiver<'_, T>,
+        now_ns: u64,
+    ) -> Result<(), TrialError> {
+        while let Some(due_ns) = self.ready_due_ns.front().copied()
+            && due_ns <= now_ns
+            && let Some(frame) = self.ready.pop_front()
+        {
+            self.ready_due_ns.pop_front();
+            self.pacer.offered(due_ns, now_ns);
+            receiver.offered();
+            self.out.push_back(frame);
+            self.out_offered_ns.push_back(now_ns);
+        }
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let taken = port.send(&mut self.out);
+        let taken = taken.map_err(|source| failed(port, source))?;
+        self.out_offered_ns.drain(..taken);
+        self.first_out += taken as u64;
+        // What the port has no room for is tried again for a while, and then refused: a system that is slow must not slow its load down.
+        while let Some(offered_ns) = self.out_offered_ns.front().copied()
+            && now_ns.saturating_sub(offered_ns) > self.tolerance_ns
+            && let Some(frame) = self.out.pop_front()
+        {
+            self.out_offered_ns.pop_front();
+            receiver.refused(self.first_out);
+            self.first_out += 1;
+            self.pool.give(frame);
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.ready.is_empty() && self.out.is_empty() && self.pacer.peek_ns().is_none()
+    }
+}
+
+/// What a trial is done with: two ports, and what lies between them.
+pub struct Between<'a, A: ?Sized, B: ?Sized> {
+    /// Where packets are sent. What arrives there is thrown away.
+    pub from: &'a mut A,
+    /// Where they arrive.
+    pub to: &'a mut B,
+    /// Called in each turn of the loop: here a system that has no thread of its own works, and a virtual clock is moved.
+    pub step: &'a mut dyn FnMut(),
+    /// Asked at the end for what the system and the ports dropped in this trial.
+    pub drops: &'a mut dyn FnMut() -> Drops,
+}
+
+/// Does one trial: sends `traffic` into one port, and counts what comes out of the other. Buffers are taken from `pool`, and given back to it.
+///
+/// # Errors
+/// [`TrialError`]; also if the packets do not add up.
+pub fn run<T, A, B>(
+    plan: &Plan,
+    traffic: &T,
+    clock: &dyn Clock,
+    pool: &mut Pool,
+    between: &mut Between<'_, A, B>,
+) -> Result<Outcome, TrialError>
+where
+    T: Traffic + ?Sized,
+    A: PacketPort + ?Sized,
+    B: PacketPort + ?Sized,
+{
+    let Between {
+        from,
+        to,
+        step,
+        drops,
+    } = between;
+    if plan.duration_ns >= DEPARTURES_NS {
+        return Err(TrialError::Duration(plan.duration_ns));
+    }
+    let (bytes, max) = (traffic.frame_bytes_max(), from.packet_bytes_max());
+    if bytes > max {
+        return Err(TrialError::TooLong {
+            port: from.name().to_owned(),
+            bytes,
+            max,
+        });
+    }
+    let departures = plan.schedule.departures()?;
+    let key = StampKey::new(plan.seed, plan.trial);
+    let start_ns = clock.now_ns() + LEAD_NS;
+    let pacer = Pacer::new(departures, start_ns, plan.duration_ns, plan.tolerance_ns);
+    let mut receiver = Receiver::new(traffic, key, start_ns, plan.flow_order);
+    let mut sender = Sender {
+        traffic,
+        key,
+        pacer,
+        pool: std::mem::take(pool),
+        ready: VecDeque::with_capacity(AHEAD),
+        ready_due_ns: VecDeque::with_capacity(AHEAD),
+        out: VecDeque::with_capacity(AHEAD),
+        out_offered_ns: VecDeque::with_capacity(AHEAD),
+        next: 0,
+        first_out: 0,
+        tolerance_ns: plan.tolerance_ns,
+    };
+    let mut came = Vec::with_capacity(BURST);
+    sender.make(&mut **from)?;
+    while clock.now_ns() < start_ns {
+        step();
+    }
+    let end_ns = plan.duration_ns + plan.settle_ns;
+    let took_ns = loop {
+        sender.make(&mut **from)?;
+        let now_ns = sender.pacer.elapsed_ns(clock);
+        sender.send(&mut **from, &mut receiver, now_ns)?;
+        take(&mut **to, &mut came)?;
+        if !came.is_empty() {
+            let now_ns = clock.now_ns();
+            for frame in came.drain(..) {
+                receiver.arrive(&frame, now_ns);
+                sender.pool.give(frame);
+            }
+        }
+        take(&mut **from, &mut came)?;
+        came.drain(..).for_each(|frame| sender.pool.give(frame));
+        step();
+        let now_ns = sender.pacer.elapsed_ns(clock);
+        if sender.is_done() && now_ns >= end_ns {
+            break now_ns;
+        }
+    };
+    let Sender {
+        pacer, pool: used, ..
+    } = sender;
+    *pool = used;
+    let allowed = (plan.schedule.packets_per_s() * plan.tolerance_ns as f64 / 1e9).ceil() as u64;
+    let packets = pacer.late();
+    let validity = match packets > allowed {
+        true => Validity::Late { packets, allowed },
+        false => Validity::Valid,
+    };
+    let (account, latency, order, flow_order) = receiver.finish(drops());
+    let balance = account.balance()?;
+    Ok(Outcome {
+        account,
+        balance,
+        latency,
+        order,
+        flow_order,
+        schedule_errors: pacer.into_errors(),
+        validity,
+        took_ns,
+    })
+}
+
+/// Receives a burst.
+fn take<P: PacketPort + ?Sized>(port: &mut P, came: &mut Vec<Buf>) -> Result<(), TrialError> {
+    let taken = port.receive(came, BURST);
+    taken.map(|_| ()).map_err(|source| failed(port, source))
+}
+
+fn failed<P: PacketPort + ?Sized>(port: &P, source: io::Error) -> TrialError {
+    TrialError::Port {
+        port: port.name().to_owned(),
+        source,
+    }
+}
+
+/// Does the trials of a search between two ports: NDR, PDR and whatever else is looked for of what lies between.
+pub struct Trials<'t, 'b, T: ?Sized, A: ?Sized, B: ?Sized> {
+    plan: Plan,
+    traffic: &'t T,
+    clock: &'t dyn Clock,
+    pool: Pool,
+    between: Between<'b, A, B>,
+    last: Option<Outcome>,
+}
+
+impl<'t, 'b, T, A, B> Trials<'t, 'b, T, A, B>
+where
+    T: Traffic + ?Sized,
+    A: PacketPort + ?Sized,
+    B: PacketPort + ?Sized,
+{
+    /// Trials as `plan` says, but for their load and duration, which the search gives; see [`run`].
+    pub fn new(
+        plan: Plan,
+        traffic: &'t T,
+        clock: &'t dyn Clock,
+        between: Between<'b, A, B>,
+    ) -> Self {
+        Self {
+            plan,
+            traffic,
+            clock,
+            pool: Pool::default(),
+            between,
+            last: None,
+        }
+    }
+
+    /// Does one trial; each has a number of its own.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn trial(&mut self, load: f64, duration_s: f64) -> Result<&Outcome, TrialError> {
+        let plan = Plan {
+            schedule: self.plan.schedule.at(load),
+            duration_ns: (duration_s * 1e9) as u64,
+            ..self.plan
+        };
+        self.plan.trial += 1;
+        let outcome = run(
+            &plan,
+            self.traffic,
+            self.clock,
+            &mut self.pool,
+            &mut self.between,
+        )?;
+        Ok(self.last.insert(outcome))
+    }
+
+    /// What the last trial found.
+    pub fn last(&self) -> Option<&Outcome> {
+        self.last.as_ref()
+    }
+}
+
+impl<T, A, B> Measurer for Trials<'_, '_, T, A, B>
+where
+    T: Traffic + ?Sized,
+    A: PacketPort + ?Sized,
+    B: PacketPort + ?Sized,
+{
+    type Error = TrialError;
+
+    fn measure(&mut self, input: TrialInput) -> Result<Option<TrialOutput>, TrialError> {
+        let outcome = self.trial(input.load, input.duration_s)?;
+        // A load below one packet in the whole time says nothing.
+        if outcome.validity != Validity::Valid || outcome.balance.offered == 0 {
+            return Ok(None);
+        }
+        Ok(Some(TrialOutput {
+            loss_ratio: outcome.balance.loss_ratio(),
+            effective_s: outcome.took_ns as f64 / 1e9,
+        }))
+    }
+}
