@@ -5,6 +5,8 @@
 //! a flow is of. The rest is not here yet; this page says
 //! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`traffic`] makes packets of given sizes,
 //! flows and mixes from a seed, and plays captures back; a [`trial`] offers them to a system when they are due, and accounts for each. The rest is not here yet; this page says
+//! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`pipeline`] sends
+//! bursts of packets through stages, on one core or on several; [`programs`] are such stages; [`wire`] is a model of a wire between two ports. The rest is not here yet; this page says
 //! what will be:
 //! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`packet`] reads frames, one by one or
 //! by the burst, rewrites them where they lie, and writes them. The rest is not here yet; this page says what will be:
@@ -28,3 +30,7 @@ pub mod recognition;
 pub mod search;
 pub mod traffic;
 pub mod trial;
+pub mod pipeline;
+pub mod programs;
+pub mod search;
+pub mod wire;

@@ -1,0 +1,114 @@
+//! The way out of a loop: packets that wait for their ports.
+
+use std::collections::VecDeque;
+use std::io;
+
+use dpb_core::Buf;
+
+use super::{Account, Burst, Drops, PacketPort, Reason, Tally};
+
+/// The choice of a loop whose way on has no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It stops receiving: packets are lost in front of it, if anywhere. One slow way out holds up the others.
+    #[default]
+    Hold,
+    /// It drops packets without room, and counts them.
+    Drop,
+}
+
+/// A list of packets for each port.
+#[derive(Debug)]
+pub(super) struct Egress {
+    queues: Vec<VecDeque<Buf>>,
+    /// Packets of a list, at most: where they are held, so many and those of the bursts that are on their way.
+    packets_max: usize,
+    when_full: WhenFull,
+    sent: Tally,
+    dropped: Drops,
+}
+
+impl Egress {
+    pub(super) fn new(ports: usize, packets_max: usize, when_full: WhenFull) -> Self {
+        let queue = |_| VecDeque::with_capacity(packets_max);
+        Self {
+            queues: (0..ports).map(queue).collect(),
+            packets_max,
+            when_full,
+            sent: Tally::default(),
+            dropped: Drops::default(),
+        }
+    }
+
+    /// Takes the packets of a burst, each for the port that its mark says.
+    pub(super) fn take(&mut self, burst: &mut Burst) {
+        for (frame, mark) in burst.drain() {
+            let Some(queue) = self.queues.get_mut(usize::from(mark.egress)) else {
+                self.dropped.count(Reason::NO_EGRESS, frame.len());
+                continue;
+            };
+            match self.when_full {
+                WhenFull::Drop if queue.len() >= self.packets_max => {
+                    self.dropped.count(Reason::EGRESS_FULL, frame.len());
+                }
+                _ => queue.push_back(frame),
+            }
+        }
+    }
+
+    /// Sends what ports take; says how many.
+    ///
+    /// # Errors
+    /// A port's own.
+    pub(super) fn flush(&mut self, ports: &mut [Box<dyn PacketPort>]) -> io::Result<usize> {
+        let before = self.sent.packets;
+        for (queue, port) in self.queues.iter_mut().zip(ports) {
+            while !queue.is_empty() {
+                // What is sent is gone, so its bytes are counted by what is left.
+                let (packets, bytes) = (queue.len(), bytes(queue));
+                let result = port.send(queue);
+                (self.sent).add(packets - queue.len(), bytes - self::bytes(queue));
+                match result {
+                    Ok(_) => break,
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                        if let Some(frame) = queue.pop_front() {
+                            self.dropped.count(Reason::TOO_LONG, frame.len());
+                        }
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok((self.sent.packets - before) as usize)
+    }
+
+    /// True if packets may be received that could leave by any port.
+    pub(super) fn has_room(&self) -> bool {
+        let is_short = |queue: &VecDeque<Buf>| queue.len() < self.packets_max;
+        self.when_full == WhenFull::Drop || self.queues.iter().all(is_short)
+    }
+
+    /// Packets that wait for their ports.
+    pub(super) fn waiting(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.len() as u64).sum()
+    }
+
+    /// Adds what it counted.
+    pub(super) fn report(&self, account: &mut Account) {
+        account.sent += self.sent;
+        account.dropped.merge(&self.dropped);
+        account.waiting += self.waiting();
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.packets
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.total().packets
+    }
+}
+
+fn bytes(queue: &VecDeque<Buf>) -> usize {
+    queue.iter().map(Buf::len).sum()
+}
