@@ -16,4 +16,5 @@
 //! engine or on a model without the program knowing, and need no SDK.
 
 pub mod flow;
+pub mod headroom;
 pub mod search;
