@@ -130,6 +130,15 @@ impl Runner {
 impl Test {
     /// The task's words on a command line, without the program and without where results go.
     pub fn words(&self, repeats: u64, seed: u64) -> Vec<String> {
+        let verbs: Vec<String> = match &self.runner {
+            Runner::Task(task) => task.verbs().map(str::to_owned).collect(),
+            Runner::Plugin(plugin) => vec![plugin.name.clone()],
+        };
+        [verbs, self.arguments(repeats, seed)].concat()
+    }
+
+    /// Those of them that stand behind the verb.
+    pub fn arguments(&self, repeats: u64, seed: u64) -> Vec<String> {
         let words = |place| {
             let here = self
                 .parameters
@@ -137,8 +146,7 @@ impl Test {
                 .filter(move |(p, _)| p.place == place);
             here.flat_map(|(parameter, value)| parameter.words(value))
         };
-        let mut all = vec![self.runner.name().to_owned()];
-        all.extend(words(At::Position));
+        let mut all = Vec::from_iter(words(At::Position));
         all.extend(words(At::Flag));
         if let Runner::Task(task) = &self.runner {
             for (flag, value) in [("repeat", repeats), ("seed", seed)] {
@@ -180,7 +188,7 @@ impl Test {
         }
         match &self.runner {
             Runner::Task(task) => {
-                let words = [self.words(1, 1), self.data_words(data_dir)].concat();
+                let words = [self.arguments(1, 1), self.data_words(data_dir)].concat();
                 let matches = task.command().try_get_matches_from(words);
                 matches.map_or_else(|_| Cost::default(), |matches| (task.cost)(&matches))
             }
@@ -461,7 +469,7 @@ impl Reader<'_> {
                 };
             }
         };
-        let matches = command.try_get_matches_from_mut(test.words(REPEATS, 1));
+        let matches = command.try_get_matches_from_mut(test.arguments(REPEATS, 1));
         let matches = matches.map_err(|error| wrong(&complaint(&error)))?;
         (task.check)(&matches, self.globals).map_err(|failure| wrong(&failure.message))
     }

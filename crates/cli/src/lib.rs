@@ -275,10 +275,19 @@ fn run(families: Families, operators: Operators) -> ExitCode {
 
 /// The time that a task takes which is called by its verb, by its own estimate.
 fn estimate(matches: &ArgMatches) -> Option<Duration> {
-    let (verb, flags) = matches.subcommand()?;
-    let task = TASKS.find(verb)?;
+    let (task, flags) = asked(matches)?;
     let runs = flags.try_get_one::<u64>("repeat").ok().flatten();
     Some((task.cost)(flags).time(runs.copied().unwrap_or(1)))
+}
+
+/// The task that a command line asks for, and what stands behind its verb.
+fn asked(matches: &ArgMatches) -> Option<(&'static Task, &ArgMatches)> {
+    let (mut name, mut flags) = matches.subcommand().map(|(verb, flags)| (verb.to_owned(), flags))?;
+    while let Some((verb, inner)) = flags.subcommand() {
+        name = format!("{name} {verb}");
+        flags = inner;
+    }
+    Some((TASKS.find(&name)?, flags))
 }
 
 /// The whole command line, for completions.

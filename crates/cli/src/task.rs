@@ -26,7 +26,7 @@ pub struct Tasks(pub &'static [&'static Task]);
 
 /// A verb that measures.
 pub struct Task {
-    /// The verb's name, and the task of its records.
+    /// The task of its records, and the words of its verb: `memory`, `net headroom`.
     pub name: &'static str,
     /// What it measures, in a few words.
     pub summary: &'static str,
@@ -223,11 +223,18 @@ impl Tasks {
 }
 
 impl Task {
-    /// The verb's command line.
+    /// The words that name the verb on a command line.
+    pub fn verbs(&self) -> impl Iterator<Item = &'static str> {
+        self.name.split(' ')
+    }
+
+    /// The verb's command line, which begins behind the words that name it.
     pub fn command(&self) -> Command {
         let whole = crate::command();
-        let verb = whole.find_subcommand(self.name);
-        verb.expect("a task is a verb").clone()
+        let verb = self
+            .verbs()
+            .try_fold(&whole, |command, verb| command.find_subcommand(verb));
+        verb.expect("a task is a verb").clone().no_binary_name(true)
     }
 
     /// The parameters of its tests.

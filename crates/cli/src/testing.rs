@@ -87,7 +87,10 @@ impl ReadBox {
         let mut command = COMMAND.lock().unwrap_or_else(PoisonError::into_inner);
         let matches = command.try_get_matches_from_mut(words);
         let matches = matches.map_err(|error| error.to_string())?;
-        let (_, matches) = matches.subcommand().expect("a verb");
+        let mut matches = &matches;
+        while let Some((_, inner)) = matches.subcommand() {
+            matches = inner;
+        }
         for (parameter, value) in &self.0.tests[at].parameters {
             if parameter.place == Place::Position {
                 let raw = matches.get_raw(&parameter.id).into_iter().flatten();

@@ -27,6 +27,7 @@ pub mod flow;
 pub mod port;
 pub mod packet;
 pub mod recognition;
+pub mod headroom;
 pub mod search;
 pub mod traffic;
 pub mod trial;

@@ -163,7 +163,7 @@ fn words(record: &Record, tasks: Tasks, instead: &[String]) -> Result<Vec<String
         !task.apart.contains(&name) || is_surrounding(task, name)
     };
     let kept: Vec<Parameter> = all.filter(is_test).collect();
-    let mut words = vec![task.name.to_owned()];
+    let mut words: Vec<String> = task.verbs().map(str::to_owned).collect();
     for place in [Place::Position, Place::Flag] {
         let here = kept.iter().filter(|parameter| parameter.place == place);
         for parameter in here.filter(|parameter| !is_replaced(parameter)) {
@@ -200,7 +200,9 @@ fn is_there(parameter: &Parameter, file: &str) -> Result<(), Failure> {
 fn parsed(record: &Record, task: &Task) -> Result<ArgMatches, Failure> {
     let command = &record.provenance.command;
     // Behind the program's path; flags that all verbs share may stand before the verb.
-    let verb = command.iter().position(|word| word == task.name);
+    let verbs: Vec<&str> = task.verbs().collect();
+    let are_verbs = |words: &[String]| words.iter().eq(&verbs);
+    let verb = command.windows(verbs.len()).position(are_verbs);
     let verb = verb.ok_or_else(|| {
         Failure::usage(format!(
             "the record's command line has no `{}`: {}",
@@ -216,7 +218,9 @@ fn parsed(record: &Record, task: &Task) -> Result<ArgMatches, Failure> {
             error.to_string().lines().next().unwrap_or_default()
         ))
     })?;
-    let (_, matches) = matches.remove_subcommand().expect("its verb was found");
+    for _ in &verbs {
+        (_, matches) = matches.remove_subcommand().expect("its verb was found");
+    }
     Ok(matches)
 }
 

@@ -297,7 +297,7 @@ impl Machine {
             return false;
         }
         // Some parameters are those of a server of the test's own.
-        let mut words = test.words(1, 1);
+        let mut words = test.arguments(1, 1);
         let place = "127.0.0.1:1".parse().expect("an address");
         words.extend(end_words(&server_end, place, Path::new("pass")));
         task.command().try_get_matches_from(words).is_ok()

@@ -28,7 +28,7 @@ impl SharedFiles {
                 return None;
             };
             let shared = task.shared_file.filter(|_| test.site == Site::Here)?;
-            let words = test.words(repeats_of(test), seed);
+            let words = test.arguments(repeats_of(test), seed);
             let matches = task.command().try_get_matches_from(words).ok()?;
             Some((shared, (shared.of)(&matches, data_dir)?))
         };
