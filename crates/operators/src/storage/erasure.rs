@@ -140,6 +140,7 @@ pub struct Erasure {
 codes! {
     enum Choice {
         "x86_64": Gfni,
+        "x86_64": GfniAvx2,
         "x86_64": Avx2,
         "aarch64": Neon,
         Portable,
@@ -152,6 +153,8 @@ enum Product {
     Portable(Matrix),
     #[cfg(target_arch = "x86_64")]
     Gfni(x86_64::gfni::Matrices),
+    #[cfg(target_arch = "x86_64")]
+    GfniAvx2(x86_64::gfni::HalfMatrices),
     #[cfg(target_arch = "x86_64")]
     Avx2(x86_64::avx2::Tables),
     #[cfg(target_arch = "aarch64")]
@@ -168,6 +171,10 @@ impl Erasure {
             Choice::Portable => Product::Portable(matrix.clone()),
             #[cfg(target_arch = "x86_64")]
             Choice::Gfni(proof) => Product::Gfni(x86_64::gfni::Matrices::new(proof, matrix)),
+            #[cfg(target_arch = "x86_64")]
+            Choice::GfniAvx2(proof) => {
+                Product::GfniAvx2(x86_64::gfni::HalfMatrices::new(proof, matrix))
+            }
             #[cfg(target_arch = "x86_64")]
             Choice::Avx2(proof) => Product::Avx2(x86_64::avx2::Tables::new(proof, matrix)),
             #[cfg(target_arch = "aarch64")]
@@ -188,6 +195,8 @@ impl Product {
             Self::Portable(matrix) => portable::product(matrix, blocks, block_bytes, out),
             #[cfg(target_arch = "x86_64")]
             Self::Gfni(matrices) => matrices.product(blocks, block_bytes, out),
+            #[cfg(target_arch = "x86_64")]
+            Self::GfniAvx2(matrices) => matrices.product(blocks, block_bytes, out),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(tables) => tables.product(blocks, block_bytes, out),
             #[cfg(target_arch = "aarch64")]
