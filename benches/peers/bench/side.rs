@@ -64,6 +64,9 @@ pub(crate) struct Called<'a> {
     kernel: Box<dyn Direct>,
     work: Work<'a>,
     dst: Placed,
+    /// The slots of each call, which a job brings along. Made between two calls, a kernel would read a length at once that was just
+    /// written in two pieces, and such a load waits for all stores before it.
+    slots: Vec<Items>,
     /// The outcomes of each call.
     outcomes: Vec<Vec<Result<u32, JobError>>>,
 }
@@ -187,6 +190,9 @@ impl Side {
             Code::Kernel(make) => Ok(Some(Placement::Kernel(Called {
                 kernel: make()?,
                 dst: work.slots(),
+                slots: (work.calls.iter())
+                    .map(|call| Items::fixed(work.slot as u32, call.len() as u32))
+                    .collect(),
                 outcomes: (work.calls.iter())
                     .map(|call| Vec::with_capacity(call.len()))
                     .collect(),
@@ -274,11 +280,11 @@ impl Called<'_> {
     fn run(&mut self) {
         let slot = self.work.slot;
         let mut dst = &mut *self.dst;
-        for (call, outcomes) in self.work.calls.iter().zip(&mut self.outcomes) {
+        let calls = self.work.calls.iter().zip(&self.slots);
+        for ((call, slots), outcomes) in calls.zip(&mut self.outcomes) {
             outcomes.clear();
             let (now, later) = dst.split_at_mut(slot * call.len());
-            let slots = Items::fixed(slot as u32, call.len() as u32);
-            let out = BatchOut::new(now, &slots, outcomes).expect("its slots");
+            let out = BatchOut::new(now, slots, outcomes).expect("its slots");
             self.kernel.run(*call, out).expect("runs");
             dst = later;
         }

@@ -86,6 +86,8 @@ implementations! {
     Avx512Vnni = "avx512-vnni" needs Avx512Vnni,
     /// See [`isa::Gfni`].
     Gfni = "gfni" needs Gfni,
+    /// See [`isa::GfniAvx2`].
+    GfniAvx2 = "gfni-avx2" needs GfniAvx2,
     /// See [`isa::ShaNi`].
     ShaNi = "sha-ni" needs ShaNi,
     /// See [`isa::Avx2Sha`].

@@ -106,6 +106,15 @@ token!(
 );
 
 token!(
+    /// x86-64 with AVX2 and GFNI: the same, half as many at once.
+    GfniAvx2,
+    "x86_64",
+    is_x86_feature_detected,
+    ["avx2", "gfni"],
+    "an x86-64 CPU with AVX2 and GFNI"
+);
+
+token!(
     /// x86-64 with the SHA extensions.
     ShaNi,
     "x86_64",

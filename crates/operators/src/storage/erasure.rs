@@ -24,6 +24,8 @@ use dpb_core::{
 use super::each;
 use crate::entry::{Entry, PORTABLE, foreign};
 use crate::implementation::{Implementation, codes};
+#[cfg(target_arch = "x86_64")]
+use crate::isa::{Avx2, Sse42};
 use matrix::Matrix;
 
 /// The registry's line for encoding.
@@ -140,7 +142,9 @@ pub struct Erasure {
 codes! {
     enum Choice {
         "x86_64": Gfni,
+        "x86_64": GfniAvx2,
         "x86_64": Avx2,
+        "x86_64": Sse42,
         "aarch64": Neon,
         Portable,
     }
@@ -153,7 +157,11 @@ enum Product {
     #[cfg(target_arch = "x86_64")]
     Gfni(x86_64::gfni::Matrices),
     #[cfg(target_arch = "x86_64")]
-    Avx2(x86_64::avx2::Tables),
+    GfniAvx2(x86_64::gfni::HalfMatrices),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(x86_64::shuffles::Tables<Avx2>),
+    #[cfg(target_arch = "x86_64")]
+    Sse42(x86_64::shuffles::Tables<Sse42>),
     #[cfg(target_arch = "aarch64")]
     Neon(aarch64::Tables),
 }
@@ -169,7 +177,13 @@ impl Erasure {
             #[cfg(target_arch = "x86_64")]
             Choice::Gfni(proof) => Product::Gfni(x86_64::gfni::Matrices::new(proof, matrix)),
             #[cfg(target_arch = "x86_64")]
-            Choice::Avx2(proof) => Product::Avx2(x86_64::avx2::Tables::new(proof, matrix)),
+            Choice::GfniAvx2(proof) => {
+                Product::GfniAvx2(x86_64::gfni::HalfMatrices::new(proof, matrix))
+            }
+            #[cfg(target_arch = "x86_64")]
+            Choice::Avx2(proof) => Product::Avx2(x86_64::shuffles::Tables::new(proof, matrix)),
+            #[cfg(target_arch = "x86_64")]
+            Choice::Sse42(proof) => Product::Sse42(x86_64::shuffles::Tables::new(proof, matrix)),
             #[cfg(target_arch = "aarch64")]
             Choice::Neon(proof) => Product::Neon(aarch64::Tables::new(proof, matrix)),
         };
@@ -189,7 +203,11 @@ impl Product {
             #[cfg(target_arch = "x86_64")]
             Self::Gfni(matrices) => matrices.product(blocks, block_bytes, out),
             #[cfg(target_arch = "x86_64")]
+            Self::GfniAvx2(matrices) => matrices.product(blocks, block_bytes, out),
+            #[cfg(target_arch = "x86_64")]
             Self::Avx2(tables) => tables.product(blocks, block_bytes, out),
+            #[cfg(target_arch = "x86_64")]
+            Self::Sse42(tables) => tables.product(blocks, block_bytes, out),
             #[cfg(target_arch = "aarch64")]
             Self::Neon(tables) => tables.product(blocks, block_bytes, out),
         }

@@ -1,7 +1,10 @@
 //! RustCrypto's crate dsa. It signs by RFC 6979: the same message has the same signature each time.
 
 use dpb_core::{JobError, SetupError};
-use dsa::pkcs8::{DecodePrivateKey, DecodePublicKey};
+use dsa::pkcs8::DecodePrivateKey;
+use dsa::pkcs8::der::Decode;
+use dsa::pkcs8::der::asn1::UintRef;
+use dsa::pkcs8::spki::SubjectPublicKeyInfoRef;
 use dsa::signature::Signer as _;
 use dsa::{BoxedUint, Components, Signature, SigningKey, VerifyingKey};
 
@@ -28,8 +31,16 @@ pub(in crate::security) fn signer(pkcs8: &[u8]) -> Result<Box<dyn Signer>, Setup
 }
 
 pub(in crate::security) fn verifier(spki: &[u8]) -> Result<Box<dyn Verifier>, SetupError> {
+    let info = SubjectPublicKeyInfoRef::from_der(spki).map_err(refused)?;
+    let group = info.algorithm.parameters_any().map_err(refused)?;
+    let group: Components = group.decode_as().map_err(refused)?;
+    let y = info.subject_public_key.as_bytes().unwrap_or_default();
+    let y = UintRef::from_der(y).map_err(refused)?;
+    // With as many limbs as p, or the crate panics; its own reader gives y as many as it needs.
+    let y = BoxedUint::from_be_slice(y.as_bytes(), group.p().bits_precision());
+    let y = y.map_err(|_| refused("its y is longer than p"))?;
     Ok(Box::new(
-        VerifyingKey::from_public_key_der(spki).map_err(refused)?,
+        VerifyingKey::from_components(group, y).map_err(refused)?,
     ))
 }
 

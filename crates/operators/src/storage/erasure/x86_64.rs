@@ -1,4 +1,4 @@
 //! x86-64.
 
-pub(super) mod avx2;
 pub(super) mod gfni;
+pub(super) mod shuffles;

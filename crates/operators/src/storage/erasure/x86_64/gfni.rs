@@ -1,4 +1,4 @@
-//! AVX-512 and GFNI: one instruction multiplies 64 bytes by a coefficient.
+//! GFNI: one instruction multiplies 64 or 32 bytes by a coefficient.
 //!
 //! Multiplying by a coefficient is linear, so it is a matrix of 8 × 8 bits, which `vgf2p8affineqb` takes; its own product of
 //! bytes is of another field.
@@ -7,41 +7,47 @@
 use std::arch::x86_64::*;
 
 use super::super::field::product;
-use super::super::groups::Groups;
+use super::super::groups::{Group, Groups};
 use super::super::matrix::Matrix;
-use crate::isa::Gfni;
+use crate::isa;
 
-/// Bytes of a vector.
-const LINE: usize = 64;
-/// With two lines each, sums take half of the registers.
-const OUTPUTS_MAX: usize = 8;
-
-/// Coefficients as matrices of bits.
+/// Coefficients as matrices of bits, for registers of 64 bytes.
 #[derive(Debug)]
-pub(in super::super) struct Matrices(Groups<u64>, Gfni);
+pub(in super::super) struct Matrices(Groups<u64>, isa::Gfni);
+
+/// The same for registers of 32 bytes.
+#[derive(Debug)]
+pub(in super::super) struct HalfMatrices(Groups<u64>, isa::GfniAvx2);
 
 impl Matrices {
-    pub(in super::super) fn new(proof: Gfni, matrix: &Matrix) -> Self {
-        Self(Groups::new(matrix, OUTPUTS_MAX, bits), proof)
+    pub(in super::super) fn new(proof: isa::Gfni, matrix: &Matrix) -> Self {
+        // With two lines each, sums take half of the registers.
+        Self(Groups::new(matrix, 8, bits), proof)
     }
 
-    /// Blocks are of whole lines.
+    /// Blocks are of whole lines of 64 bytes.
     pub(in super::super) fn product(&self, blocks: &[u8], block_bytes: usize, out: &mut [u8]) {
-        let Self(groups, Gfni { .. }) = self;
-        assert!(block_bytes.is_multiple_of(LINE));
+        let Self(groups, isa::Gfni { .. }) = self;
+        assert!(block_bytes.is_multiple_of(64));
         groups.run(blocks, block_bytes, out, |group, blocks, out| {
-            let rows = match group.outputs {
-                1 => rows::<1, 4>,
-                2 => rows::<2, 4>,
-                3 => rows::<3, 4>,
-                4 => rows::<4, 4>,
-                5 => rows::<5, 2>,
-                6 => rows::<6, 2>,
-                7 => rows::<7, 2>,
-                _ => rows::<8, 2>,
-            };
             // SAFETY: `Gfni` exists only where these instructions do; blocks, coefficients and room are as `Groups` says.
-            unsafe { rows(&group.coefficients, blocks, block_bytes, out) };
+            unsafe { wide(group, blocks, block_bytes, out) };
+        });
+    }
+}
+
+impl HalfMatrices {
+    pub(in super::super) fn new(proof: isa::GfniAvx2, matrix: &Matrix) -> Self {
+        Self(Groups::new(matrix, 4, bits), proof)
+    }
+
+    /// Blocks are of whole lines of 32 bytes.
+    pub(in super::super) fn product(&self, blocks: &[u8], block_bytes: usize, out: &mut [u8]) {
+        let Self(groups, isa::GfniAvx2 { .. }) = self;
+        assert!(block_bytes.is_multiple_of(32));
+        groups.run(blocks, block_bytes, out, |group, blocks, out| {
+            // SAFETY: as above, of `GfniAvx2`.
+            unsafe { half(group, blocks, block_bytes, out) };
         });
     }
 }
@@ -59,25 +65,190 @@ fn bits(coefficient: u8) -> u64 {
     u64::from_le_bytes(rows)
 }
 
+/// # Safety
+/// There are `group.outputs` matrices for each of `blocks`, all of whole lines of 64 bytes, and `out` has room for `group.outputs` blocks.
+#[target_feature(enable = "avx512f,avx512bw,gfni")]
+unsafe fn wide(group: &Group<u64>, blocks: &[u8], block_bytes: usize, out: &mut [u8]) {
+    let matrices = &group.coefficients;
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        match group.outputs {
+            1 => rows::<__m512i, 1, 4>(matrices, blocks, block_bytes, out),
+            2 => rows::<__m512i, 2, 4>(matrices, blocks, block_bytes, out),
+            3 => rows::<__m512i, 3, 4>(matrices, blocks, block_bytes, out),
+            4 => rows::<__m512i, 4, 4>(matrices, blocks, block_bytes, out),
+            5 => rows::<__m512i, 5, 2>(matrices, blocks, block_bytes, out),
+            6 => rows::<__m512i, 6, 2>(matrices, blocks, block_bytes, out),
+            7 => rows::<__m512i, 7, 2>(matrices, blocks, block_bytes, out),
+            _ => rows::<__m512i, 8, 2>(matrices, blocks, block_bytes, out),
+        }
+    }
+}
+
+/// # Safety
+/// The same, of lines of 32 bytes.
+#[target_feature(enable = "avx2,gfni")]
+unsafe fn half(group: &Group<u64>, blocks: &[u8], block_bytes: usize, out: &mut [u8]) {
+    let matrices = &group.coefficients;
+    // SAFETY: the caller vouches for it.
+    unsafe {
+        match group.outputs {
+            1 => rows::<__m256i, 1, 4>(matrices, blocks, block_bytes, out),
+            2 => rows::<__m256i, 2, 4>(matrices, blocks, block_bytes, out),
+            3 => rows::<__m256i, 3, 2>(matrices, blocks, block_bytes, out),
+            _ => rows::<__m256i, 4, 2>(matrices, blocks, block_bytes, out),
+        }
+    }
+}
+
+/// A register of lines.
+trait Line: Copy {
+    /// Bytes of it.
+    const BYTES: usize;
+    /// True if two products are added to a sum by one instruction, and there are registers for two blocks' lines.
+    const ADDS_TWO: bool;
+
+    /// # Safety
+    /// Of all: the CPU has the register's instructions, and GFNI.
+    unsafe fn zero() -> Self;
+    /// # Safety
+    /// So many bytes are there.
+    unsafe fn load(from: *const u8) -> Self;
+    /// # Safety
+    /// There is room for so many bytes.
+    unsafe fn store(self, to: *mut u8);
+    /// The matrix for each byte.
+    ///
+    /// # Safety
+    /// See `zero`.
+    unsafe fn matrix(bits: u64) -> Self;
+    /// Each byte times the matrix.
+    ///
+    /// # Safety
+    /// See `zero`.
+    unsafe fn times(self, matrix: Self) -> Self;
+    /// # Safety
+    /// See `zero`.
+    unsafe fn plus(self, other: Self) -> Self;
+    /// # Safety
+    /// See `zero`.
+    unsafe fn plus_two(self, one: Self, other: Self) -> Self;
+}
+
+impl Line for __m512i {
+    const BYTES: usize = 64;
+    const ADDS_TWO: bool = true;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller vouches for the instructions; so below.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for the bytes.
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: the caller vouches for the room.
+        unsafe { _mm512_storeu_si512(to.cast(), self) }
+    }
+
+    #[inline(always)]
+    unsafe fn matrix(bits: u64) -> Self {
+        // SAFETY: as of `zero`.
+        unsafe { _mm512_set1_epi64(bits as i64) }
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, matrix: Self) -> Self {
+        // SAFETY: as of `zero`.
+        unsafe { _mm512_gf2p8affine_epi64_epi8::<0>(self, matrix) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, other: Self) -> Self {
+        // SAFETY: as of `zero`.
+        unsafe { _mm512_xor_si512(self, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus_two(self, one: Self, other: Self) -> Self {
+        // SAFETY: as of `zero`.
+        unsafe { _mm512_ternarylogic_epi64::<0x96>(self, one, other) }
+    }
+}
+
+impl Line for __m256i {
+    const BYTES: usize = 32;
+    const ADDS_TWO: bool = false;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller vouches for the instructions; so below.
+        unsafe { _mm256_setzero_si256() }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for the bytes.
+        unsafe { _mm256_loadu_si256(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: the caller vouches for the room.
+        unsafe { _mm256_storeu_si256(to.cast(), self) }
+    }
+
+    #[inline(always)]
+    unsafe fn matrix(bits: u64) -> Self {
+        // SAFETY: as of `zero`.
+        unsafe { _mm256_set1_epi64x(bits as i64) }
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, matrix: Self) -> Self {
+        // SAFETY: as of `zero`.
+        unsafe { _mm256_gf2p8affine_epi64_epi8::<0>(self, matrix) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, other: Self) -> Self {
+        // SAFETY: as of `zero`.
+        unsafe { _mm256_xor_si256(self, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus_two(self, one: Self, other: Self) -> Self {
+        // SAFETY: as of `zero`.
+        unsafe { self.plus(one).plus(other) }
+    }
+}
+
 /// `OUTPUTS` blocks, in columns of `LINES` lines and then of one.
 ///
 /// # Safety
-/// There are `OUTPUTS` matrices for each of `blocks`, all of whole lines, and `out` has room for `OUTPUTS` blocks.
-#[target_feature(enable = "avx512f,avx512bw,gfni")]
-unsafe fn rows<const OUTPUTS: usize, const LINES: usize>(
+/// There are `OUTPUTS` matrices for each of `blocks`, all of whole lines, and `out` has room for `OUTPUTS` blocks. The CPU has the
+/// instructions of `L`.
+#[inline(always)]
+unsafe fn rows<L: Line, const OUTPUTS: usize, const LINES: usize>(
     matrices: &[u64],
     blocks: &[u8],
     block_bytes: usize,
     out: &mut [u8],
 ) {
-    let wide = block_bytes - block_bytes % (LINES * LINE);
-    for at in (0..wide).step_by(LINES * LINE) {
+    let wide = block_bytes - block_bytes % (LINES * L::BYTES);
+    for at in (0..wide).step_by(LINES * L::BYTES) {
         // SAFETY: the caller vouches for the blocks, in which this column lies.
-        unsafe { column::<OUTPUTS, LINES>(matrices, blocks, block_bytes, out, at) };
+        unsafe { column::<L, OUTPUTS, LINES>(matrices, blocks, block_bytes, out, at) };
     }
-    for at in (wide..block_bytes).step_by(LINE) {
+    for at in (wide..block_bytes).step_by(L::BYTES) {
         // SAFETY: as above.
-        unsafe { column::<OUTPUTS, 1>(matrices, blocks, block_bytes, out, at) };
+        unsafe { column::<L, OUTPUTS, 1>(matrices, blocks, block_bytes, out, at) };
     }
 }
 
@@ -85,70 +256,65 @@ unsafe fn rows<const OUTPUTS: usize, const LINES: usize>(
 ///
 /// # Safety
 /// As of `rows`, and the lines lie inside a block.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,gfni")]
-unsafe fn column<const OUTPUTS: usize, const LINES: usize>(
+#[inline(always)]
+unsafe fn column<L: Line, const OUTPUTS: usize, const LINES: usize>(
     matrices: &[u64],
     blocks: &[u8],
     block_bytes: usize,
     out: &mut [u8],
     at: usize,
 ) {
-    let mut sums = [[_mm512_setzero_si512(); LINES]; OUTPUTS];
     let (matrices, _) = matrices.as_chunks::<OUTPUTS>();
+    let (pairs, single) = match L::ADDS_TWO {
+        true => matrices.as_chunks::<2>(),
+        false => (&[][..], matrices),
+    };
     let mut from = blocks.as_ptr().wrapping_add(at);
-    let (pairs, odd) = matrices.as_chunks::<2>();
-    for [first, second] in pairs {
-        // SAFETY: the caller vouches for the lines; there are as many blocks as chunks of matrices.
-        let (one, other) = unsafe {
-            (
-                lines_at::<LINES>(from),
-                lines_at::<LINES>(from.add(block_bytes)),
-            )
-        };
-        for ((sums, &first), &second) in sums.iter_mut().zip(first).zip(second) {
-            let (first, second) = (
-                _mm512_set1_epi64(first as i64),
-                _mm512_set1_epi64(second as i64),
-            );
-            for ((sum, one), other) in sums.iter_mut().zip(&one).zip(&other) {
-                let one = _mm512_gf2p8affine_epi64_epi8::<0>(*one, first);
-                let other = _mm512_gf2p8affine_epi64_epi8::<0>(*other, second);
-                *sum = _mm512_ternarylogic_epi64::<0x96>(*sum, one, other);
+    // SAFETY: the caller vouches for the instructions, for the lines, of which there are as many blocks as chunks of matrices, and
+    // for the room.
+    unsafe {
+        let mut sums = [[L::zero(); LINES]; OUTPUTS];
+        for [first, second] in pairs {
+            let one = lines_at::<L, LINES>(from);
+            let other = lines_at::<L, LINES>(from.add(block_bytes));
+            for ((sums, &first), &second) in sums.iter_mut().zip(first).zip(second) {
+                let (first, second) = (L::matrix(first), L::matrix(second));
+                for ((sum, one), other) in sums.iter_mut().zip(&one).zip(&other) {
+                    *sum = sum.plus_two(one.times(first), other.times(second));
+                }
             }
+            from = from.wrapping_add(2 * block_bytes);
         }
-        from = from.wrapping_add(2 * block_bytes);
-    }
-    if let [matrices] = odd {
-        // SAFETY: as above.
-        let lines = unsafe { lines_at::<LINES>(from) };
-        for (sums, &matrix) in sums.iter_mut().zip(matrices) {
-            let matrix = _mm512_set1_epi64(matrix as i64);
-            for (sum, line) in sums.iter_mut().zip(&lines) {
-                let multiple = _mm512_gf2p8affine_epi64_epi8::<0>(*line, matrix);
-                *sum = _mm512_xor_si512(*sum, multiple);
+        for matrices in single {
+            let lines = lines_at::<L, LINES>(from);
+            for (sums, &matrix) in sums.iter_mut().zip(matrices) {
+                let matrix = L::matrix(matrix);
+                for (sum, line) in sums.iter_mut().zip(&lines) {
+                    *sum = sum.plus(line.times(matrix));
+                }
             }
+            from = from.wrapping_add(block_bytes);
         }
-    }
-    let mut to = out.as_mut_ptr().wrapping_add(at);
-    for sums in &sums {
-        for (i, sum) in sums.iter().enumerate() {
-            // SAFETY: the caller vouches for the room.
-            unsafe { _mm512_storeu_si512(to.add(i * LINE).cast(), *sum) };
+        let mut to = out.as_mut_ptr().wrapping_add(at);
+        for sums in &sums {
+            for (i, sum) in sums.iter().enumerate() {
+                sum.store(to.add(i * L::BYTES));
+            }
+            to = to.wrapping_add(block_bytes);
         }
-        to = to.wrapping_add(block_bytes);
     }
 }
 
 /// # Safety
-/// So many lines are there.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn lines_at<const LINES: usize>(from: *const u8) -> [__m512i; LINES] {
-    let mut lines = [_mm512_setzero_si512(); LINES];
-    for (i, line) in lines.iter_mut().enumerate() {
-        // SAFETY: the caller vouches for them.
-        *line = unsafe { _mm512_loadu_si512(from.add(i * LINE).cast()) };
+/// So many lines are there, and the instructions of `L`.
+#[inline(always)]
+unsafe fn lines_at<L: Line, const LINES: usize>(from: *const u8) -> [L; LINES] {
+    // SAFETY: the caller vouches for them.
+    unsafe {
+        let mut lines = [L::zero(); LINES];
+        for (i, line) in lines.iter_mut().enumerate() {
+            *line = L::load(from.add(i * L::BYTES));
+        }
+        lines
     }
-    lines
 }
