@@ -1,37 +1,30 @@
 //! Packets, flows and traffic, and the programs that a DPU runs on them from end to end.
 //!
-//! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`port`] has the ports by which packets come and go. The rest is not here yet; this page says
-//! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`recognition`] says what application
-//! a flow is of. The rest is not here yet; this page says
-//! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`traffic`] makes packets of given sizes,
-//! flows and mixes from a seed, and plays captures back; a [`trial`] offers them to a system when they are due, and accounts for each. The rest is not here yet; this page says
-//! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`pipeline`] sends
-//! bursts of packets through stages, on one core or on several; [`programs`] are such stages; [`wire`] is a model of a wire between two ports. The rest is not here yet; this page says
-//! what will be:
-//! [`search`] finds the highest rate that a system forwards with little loss. [`flow`] is a table of flows. [`packet`] reads frames, one by one or
-//! by the burst, rewrites them where they lie, and writes them. The rest is not here yet; this page says what will be:
+//! | | |
+//! |---|---|
+//! | [`packet`] | frames from Ethernet to transport: read one by one or by the burst, rewritten in place, written |
+//! | [`port`] | memory, capture files, raw sockets, AF_XDP and TAP, behind the trait [`PacketPort`](dpb_core::PacketPort), as DPDK's ports are too |
+//! | [`flow`] | the table of a shard's flows; NAT44; the table as an operator, and as a model of one in hardware |
+//! | [`recognition`] | the application that a flow is of, by what it says |
+//! | [`pipeline`] | stages over bursts of packets, on one core or several; a stage may be an operator on any backend |
+//! | [`programs`] | forwarding, ESP and a firewall, as such stages |
+//! | [`traffic`] | packets from a seed: sizes, flows, applications; captures played back; the schedule of an open loop |
+//! | [`trial`] | traffic offered to a system when it is due, and an account of every packet |
+//! | [`wire`] | a model of a wire between two ports: loss, order, doubles, damage, delay, as planted |
+//! | [`search`] | MLRsearch (RFC 9971): the highest rate that a system forwards with little loss |
+//! | [`headroom`] | the work that a system's cores can do besides, at a packet rate |
 //!
-//! * **traffic**: packets of given sizes, flows and mixes, from a seed; captures played back; open loop, so that latency is taken
-//!   against the time at which a packet was due and not against the time at which the sender got round to it.
-//! * **packets**: headers over borrowed bytes. `Packet<&[u8]>` checks lengths once and then reads fields in place; a `Repr`
-//!   is what was parsed, or is to be written. Parsing refuses, it does not panic.
-//! * **programs**: receive, parse, look up, rewrite, encrypt, send: the chains that people move to a DPU, each stage measured
-//!   alone and in its place.
-//! * **headroom**: how much of a core is left for others at a given packet rate.
-//!
-//! The seam: a burst of packets is one [`Job`](dpb_core::Job), its packets the buffers of
-//! [`Buffers::Many`](dpb_core::Buffers::Many), of which each stage reads its own part. Programs take `Arc<dyn Operator>` for each stage, so that a stage runs on a core, on an
-//! engine or on a model without the program knowing, and need no SDK.
+//! Programs take `Arc<dyn Operator>` for what an engine could do, so a stage runs on a core, on an engine or on a model without the program
+//! knowing, and needs no SDK.
 
 pub mod flow;
-pub mod port;
-pub mod packet;
-pub mod recognition;
 pub mod headroom;
+pub mod packet;
+pub mod pipeline;
+pub mod port;
+pub mod programs;
+pub mod recognition;
 pub mod search;
 pub mod traffic;
 pub mod trial;
-pub mod pipeline;
-pub mod programs;
-pub mod search;
 pub mod wire;

@@ -20,7 +20,8 @@
 //! use std::sync::Arc;
 //!
 //! use dpb_core::{Buf, VirtualClock};
-//! use dpb_net::pipeline::{Line, Packet, PacketPort, Reason, Shard, WhenFull, Work, each};
+//! use dpb_core::PacketPort;
+//! use dpb_net::pipeline::{Line, Packet, Reason, Shard, WhenFull, Work, each};
 //! use dpb_net::wire::{Plan, Wire};
 //!
 //! // Two wires: the test holds the near ends, the shard the far ones.
@@ -68,7 +69,6 @@ mod line;
 mod offload;
 mod order;
 pub mod pool;
-pub mod port;
 mod remote;
 pub mod rss;
 mod shard;
@@ -82,7 +82,6 @@ pub use egress::WhenFull;
 pub use line::Line;
 pub use offload::{Choice, OffloadStage, Offloading, Output, Part};
 pub use pool::Pool;
-pub use port::PacketPort;
 pub use remote::{Remote, Ring, Station, ring};
 pub use rss::{Sharding, Toeplitz};
 pub use shard::Shard;

@@ -9,7 +9,7 @@
 //! use std::sync::Arc;
 //!
 //! use dpb_core::{Buf, VirtualClock};
-//! use dpb_net::pipeline::PacketPort;
+//! use dpb_core::PacketPort;
 //! use dpb_net::wire::{Plan, Wire};
 //!
 //! let lossy = Plan { seed: 1, loss_ppm: 100_000, ..Plan::default() };
@@ -35,10 +35,10 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dpb_core::random::SplitMix64;
+use dpb_core::port::{PacketPort, PortStats, too_long};
 use dpb_core::{Buf, Clock, SetupError};
 
 use self::lane::Lane;
-use crate::pipeline::PacketPort;
 
 /// The treatment of packets of one direction. By default they arrive at once, whole and in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,6 +175,7 @@ pub struct End {
     out: Arc<Mutex<Lane>>,
     into: Arc<Mutex<Lane>>,
     packet_bytes_max: usize,
+    stats: PortStats,
 }
 
 impl Wire {
@@ -188,6 +189,7 @@ impl Wire {
             out: Arc::clone(&lanes[of]),
             into: Arc::clone(&lanes[1 - of]),
             packet_bytes_max: lengths[of],
+            stats: PortStats::default(),
         };
         let ends = [end(0), end(1)];
         (Self { lanes }, ends)
@@ -219,7 +221,12 @@ impl PacketPort for End {
     }
 
     fn receive(&mut self, packets: &mut Vec<Buf>, max: usize) -> io::Result<usize> {
-        Ok(locked(&self.into).receive(packets, max, self.clock.now_ns()))
+        let before = packets.len();
+        let came = locked(&self.into).receive(packets, max, self.clock.now_ns());
+        for packet in &packets[before..] {
+            self.stats.delivered.add(packet.len());
+        }
+        Ok(came)
     }
 
     fn send(&mut self, packets: &mut VecDeque<Buf>) -> io::Result<usize> {
@@ -228,22 +235,35 @@ impl PacketPort for End {
         let mut taken = 0;
         while let Some(packet) = packets.front() {
             if packet.len() > self.packet_bytes_max {
-                let (len, max) = (packet.len(), self.packet_bytes_max);
-                let why = format!("a packet of {len} bytes, and the wire takes up to {max}");
+                self.stats.refused.too_long += 1;
                 return match taken {
-                    0 => Err(io::Error::new(io::ErrorKind::InvalidInput, why)),
+                    0 => Err(too_long(packet.len(), self.packet_bytes_max)),
                     _ => Ok(taken),
                 };
             }
             if !lane.has_room() {
+                self.stats.refused.queue_full += packets.len() as u64;
                 break;
             }
             if let Some(packet) = packets.pop_front() {
-                lane.take(packet, now_ns)?;
+                // The wire's losses come behind the port.
+                let len = packet.len();
+                self.stats.taken.add(len);
+                match lane.take(packet, now_ns) {
+                    Ok(()) => self.stats.sent.add(len),
+                    Err(error) => {
+                        self.stats.send_lost.no_memory += 1;
+                        return Err(error);
+                    }
+                }
                 taken += 1;
             }
         }
         Ok(taken)
+    }
+
+    fn stats(&mut self) -> PortStats {
+        self.stats
     }
 }
 

@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use dpb_core::PacketPort;
 use dpb_core::conformance::Counting;
 use dpb_core::{Buf, Direction, JobError, VirtualClock, WallClock};
 use dpb_net::pipeline::{
-    Choice, Line, Output, Packet, PacketPort, Part, Pool, Reason, Shard, Stage, Station, WhenFull,
+    Choice, Line, Output, Packet, Part, Pool, Reason, Shard, Stage, Station, WhenFull,
     Work, each, ring,
 };
 use dpb_net::programs::esp::{Association, Mode, Opening, Tunnel};

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use dpb_core::port::{PacketPort, PortStats};
 use dpb_core::{Buf, JobError, SetupError, VirtualClock, WallClock};
 use dpb_net::pipeline::{
-    Account, Burst, Choice, Dispatcher, Idle, Line, Mark, Output, Packet, PacketPort, Part, Reason,
+    Account, Burst, Choice, Dispatcher, Idle, Line, Mark, Output, Packet, Part, Reason,
     Remote, Settings, Shard, Sharding, Stage, Station, Toeplitz, WhenFull, Whole, Work, Workers,
     WorkersError, each, ring, rss,
 };
@@ -628,6 +629,9 @@ fn a_port_that_fails_ends_its_loop_with_its_error() {
         }
         fn send(&mut self, _: &mut VecDeque<Buf>) -> io::Result<usize> {
             Ok(0)
+        }
+        fn stats(&mut self) -> PortStats {
+            PortStats::default()
         }
     }
     let loops: Loops = vec![(

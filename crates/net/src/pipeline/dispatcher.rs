@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
-use dpb_core::Buf;
+use dpb_core::{Buf, PacketPort};
 
 use super::egress::Egress;
 use super::{
-    Account, Burst, Counters, Live, Mark, PacketPort, Reason, Remote, Sharding, Stage, StageReport,
+    Account, Burst, Counters, Live, Mark,  Reason, Remote, Sharding, Stage, StageReport,
     Tally, WhenFull, Work,
 };
 

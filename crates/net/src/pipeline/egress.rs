@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::io;
 
-use dpb_core::Buf;
+use dpb_core::{Buf, PacketPort};
 
-use super::{Account, Burst, Drops, PacketPort, Reason, Tally};
+use super::{Account, Burst, Drops,  Reason, Tally};
 
 /// The choice of a loop whose way on has no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

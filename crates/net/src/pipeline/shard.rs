@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
+use dpb_core::PacketPort;
+
 use super::egress::Egress;
-use super::{Account, Burst, Line, Live, PacketPort, Stage, Tally, WhenFull, Work};
+use super::{Account, Burst, Line, Live,  Stage, Tally, WhenFull, Work};
 
 /// Ports and a line of stages, driven by one loop: packets are received, go through the stages, and are sent by the port that their mark says.
 pub struct Shard {

@@ -1,8 +1,7 @@
 //! Buffers that come back are sent again.
 
-use dpb_core::{Buf, SetupError};
+use dpb_core::{Buf, PacketPort, SetupError};
 
-use super::PacketPort;
 
 /// Buffers of one port, by their lengths: a buffer's length is its frame's, so each length needs buffers of its own.
 #[derive(Debug, Default)]

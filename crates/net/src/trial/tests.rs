@@ -5,7 +5,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use dpb_core::random::SplitMix64;
-use dpb_core::{Buf, Clock, SetupError, VirtualClock};
+use dpb_core::port::PortStats;
+use dpb_core::{Buf, Clock, PacketPort, SetupError, VirtualClock};
 
 use super::*;
 use crate::search::{Goal, Settings, search};
@@ -57,6 +58,10 @@ impl PacketPort for End {
         let taken = packets.len().min(self.room.saturating_sub(out.len()));
         out.extend(packets.drain(..taken));
         Ok(taken)
+    }
+
+    fn stats(&mut self) -> PortStats {
+        PortStats::default()
     }
 }
 
