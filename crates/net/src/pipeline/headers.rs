@@ -146,19 +146,17 @@ impl Headers {
         let (mut protocol, mut protocol_at) = (header[6], at + 6);
         let (mut transport, mut fragment) = (at + V6_BYTES, Fragment::Whole);
         for _ in 0..EXTENSIONS_MAX {
-            let unit = match protocol {
-                HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | FRAGMENT => 8,
-                AUTHENTICATION => 4,
-                _ => break,
-            };
+            if !is_extension(protocol) {
+                break;
+            }
             let extension = packet
                 .get(transport..transport + 4)
                 .ok_or(Reason::MALFORMED)?;
             let bytes = match protocol {
                 FRAGMENT => 8,
                 // RFC 4302, 2.2: in units of four bytes, less two.
-                AUTHENTICATION => (usize::from(extension[1]) + 2) * unit,
-                _ => (usize::from(extension[1]) + 1) * unit,
+                AUTHENTICATION => (usize::from(extension[1]) + 2) * 4,
+                _ => (usize::from(extension[1]) + 1) * 8,
             };
             if protocol == FRAGMENT {
                 let piece = u16::from_be_bytes([extension[2], extension[3]]);
@@ -177,6 +175,10 @@ impl Headers {
             if fragment == Fragment::Later {
                 break;
             }
+        }
+        // A chain that is longer than any honest one: what it hides is nobody's guess.
+        if fragment != Fragment::Later && is_extension(protocol) {
+            return Err(Reason::MALFORMED);
         }
         Ok(Self {
             version: Version::V6,
@@ -294,10 +296,7 @@ impl Headers {
             }
             Version::V6 => {
                 // With extensions in front of the ports: not looked for.
-                let is_plain = !matches!(
-                    there[6],
-                    HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION_OPTIONS
-                );
+                let is_plain = !is_extension(there[6]);
                 (there[0] >> 4 == 6 && is_plain).then_some(Self {
                     version: Version::V6,
                     network: at,
@@ -310,6 +309,14 @@ impl Headers {
             }
         }
     }
+}
+
+/// True of the protocols that are headers in front of another one.
+fn is_extension(protocol: u8) -> bool {
+    matches!(
+        protocol,
+        HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION_OPTIONS
+    )
 }
 
 /// The Internet checksum (RFC 1071) of `bytes`: of a header whose checksum is right it is zero.
@@ -476,5 +483,19 @@ mod tests {
         let headers = Headers::of(&frame).expect("sound");
         assert_eq!(headers.fragment, Fragment::First);
         assert_eq!((headers.protocol, headers.ports(&frame)), (UDP, [53, 54]));
+
+        // Nine destination options, one behind the other.
+        let mut frame = vec![0; 12];
+        frame.extend(ETHERTYPE_V6.to_be_bytes());
+        let header = Ipv6Header {
+            payload_length: 9 * 8,
+            next_header: IpNumber::IPV6_DESTINATION_OPTIONS,
+            ..Ipv6Header::default()
+        };
+        header.write(&mut frame).expect("a Vec takes all");
+        for _ in 0..9 {
+            frame.extend([DESTINATION_OPTIONS, 0, 1, 4, 0, 0, 0, 0]);
+        }
+        assert_eq!(Headers::of(&frame), Err(Reason::MALFORMED));
     }
 }
