@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,6 +26,8 @@ mod rings;
 
 /// Room that the kernel leaves in front of a packet that it receives.
 const HEADROOM: usize = 256;
+/// The time until a busy queue is tried again.
+const RETRY: Duration = Duration::from_millis(2);
 
 /// A queue of an interface.
 ///
@@ -37,7 +40,6 @@ const HEADROOM: usize = 256;
 /// * Packets that are longer than a frame has room for, as several that were put together, are dropped by the kernel, which counts them.
 /// * What the kernel drops of packets that came counts as `queue_full` (the ring), `no_memory` (no frame to fill) or `kernel`. A virtual interface
 ///   whose own queue is full drops packets and tells no socket.
-#[derive(Debug)]
 pub struct AfXdp {
     name: String,
     /// First, so that no packet comes to a socket that is being closed.
@@ -77,6 +79,8 @@ pub struct Options {
     pub copying: Copying,
     /// Where the program sits that hands packets over.
     pub attachment: Attachment,
+    /// The time that opening waits for a queue that is busy: the kernel frees a queue some milliseconds after its socket is closed.
+    pub patience: Duration,
 }
 
 /// Who copies packets between the device and the shared memory.
@@ -104,7 +108,7 @@ pub enum Attachment {
 }
 
 impl Default for Options {
-    /// Queue 0, 2048 frames of 2048 bytes, both ways.
+    /// Queue 0, 2048 frames of 2048 bytes, both ways, half a second of patience.
     fn default() -> Self {
         Self {
             queue: 0,
@@ -113,6 +117,7 @@ impl Default for Options {
             receives: true,
             copying: Copying::default(),
             attachment: Attachment::default(),
+            patience: Duration::from_millis(500),
         }
     }
 }
@@ -151,7 +156,7 @@ impl AfXdp {
         let index = sys::interface_index(interface)?;
         let ports = queues
             .clone()
-            .map(|queue| Self::bind(interface, index, queue, options));
+            .map(|queue| Self::bind_patiently(interface, index, queue, options));
         let mut ports = ports.collect::<io::Result<Vec<_>>>()?;
         if options.receives {
             let program = Program::attach(index, queues.end, options.attachment)
@@ -163,6 +168,25 @@ impl AfXdp {
             }
         }
         Ok(ports)
+    }
+
+    /// [`AfXdp::bind`], as often as the queue is busy and the patience lasts.
+    fn bind_patiently(
+        interface: &str,
+        index: c_int,
+        queue: u32,
+        options: &Options,
+    ) -> io::Result<Self> {
+        let mut left = options.patience;
+        loop {
+            match Self::bind(interface, index, queue, options) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && !left.is_zero() => {
+                    sys::pause(RETRY.min(left))?;
+                    left = left.saturating_sub(RETRY);
+                }
+                bound => return bound,
+            }
+        }
     }
 
     fn bind(interface: &str, index: c_int, queue: u32, options: &Options) -> io::Result<Self> {
@@ -311,6 +335,15 @@ impl AfXdp {
             len: len as u32,
             options: 0,
         })
+    }
+}
+
+impl fmt::Debug for AfXdp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AfXdp")
+            .field("name", &self.name)
+            .field("is_zero_copy", &self.is_zero_copy)
+            .finish_non_exhaustive()
     }
 }
 
