@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,13 +19,17 @@ use dpb_core::{Buf, PacketPort, SetupError};
 use super::pool::Pool;
 use super::{FRAME_HEADER, TAG, Unfit, pooled, sys};
 use program::Program;
+use reasons::{why_no_memory, why_no_program, why_no_socket, why_not_bound};
 use rings::{FromKernel, ToKernel};
 
 mod program;
+mod reasons;
 mod rings;
 
 /// Room that the kernel leaves in front of a packet that it receives.
 const HEADROOM: usize = 256;
+/// The time until a busy queue is tried again.
+const RETRY: Duration = Duration::from_millis(2);
 
 /// A queue of an interface.
 ///
@@ -37,7 +42,6 @@ const HEADROOM: usize = 256;
 /// * Packets that are longer than a frame has room for, as several that were put together, are dropped by the kernel, which counts them.
 /// * What the kernel drops of packets that came counts as `queue_full` (the ring), `no_memory` (no frame to fill) or `kernel`. A virtual interface
 ///   whose own queue is full drops packets and tells no socket.
-#[derive(Debug)]
 pub struct AfXdp {
     name: String,
     /// First, so that no packet comes to a socket that is being closed.
@@ -77,6 +81,8 @@ pub struct Options {
     pub copying: Copying,
     /// Where the program sits that hands packets over.
     pub attachment: Attachment,
+    /// The time that opening waits for a queue that is busy: the kernel frees a queue some milliseconds after its socket is closed.
+    pub patience: Duration,
 }
 
 /// Who copies packets between the device and the shared memory.
@@ -104,7 +110,7 @@ pub enum Attachment {
 }
 
 impl Default for Options {
-    /// Queue 0, 2048 frames of 2048 bytes, both ways.
+    /// Queue 0, 2048 frames of 2048 bytes, both ways, half a second of patience.
     fn default() -> Self {
         Self {
             queue: 0,
@@ -113,6 +119,7 @@ impl Default for Options {
             receives: true,
             copying: Copying::default(),
             attachment: Attachment::default(),
+            patience: Duration::from_millis(500),
         }
     }
 }
@@ -151,7 +158,7 @@ impl AfXdp {
         let index = sys::interface_index(interface)?;
         let ports = queues
             .clone()
-            .map(|queue| Self::bind(interface, index, queue, options));
+            .map(|queue| Self::bind_patiently(interface, index, queue, options));
         let mut ports = ports.collect::<io::Result<Vec<_>>>()?;
         if options.receives {
             let program = Program::attach(index, queues.end, options.attachment)
@@ -163,6 +170,25 @@ impl AfXdp {
             }
         }
         Ok(ports)
+    }
+
+    /// [`AfXdp::bind`], as often as the queue is busy and the patience lasts.
+    fn bind_patiently(
+        interface: &str,
+        index: c_int,
+        queue: u32,
+        options: &Options,
+    ) -> io::Result<Self> {
+        let mut left = options.patience;
+        loop {
+            match Self::bind(interface, index, queue, options) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && !left.is_zero() => {
+                    sys::pause(RETRY.min(left))?;
+                    left = left.saturating_sub(RETRY);
+                }
+                bound => return bound,
+            }
+        }
     }
 
     fn bind(interface: &str, index: c_int, queue: u32, options: &Options) -> io::Result<Self> {
@@ -314,6 +340,15 @@ impl AfXdp {
     }
 }
 
+impl fmt::Debug for AfXdp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AfXdp")
+            .field("name", &self.name)
+            .field("is_zero_copy", &self.is_zero_copy)
+            .finish_non_exhaustive()
+    }
+}
+
 impl PacketPort for AfXdp {
     fn name(&self) -> &str {
         &self.name
@@ -429,64 +464,4 @@ impl PacketPort for AfXdp {
     fn file(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
-}
-
-fn why_no_socket(error: io::Error) -> io::Error {
-    let why = match error.raw_os_error() {
-        Some(libc::EPERM) => {
-            "AF_XDP needs CAP_NET_RAW: run as root, `setcap cap_net_raw+ep PROGRAM`, or in a network namespace of its own (`unshare -Urn`)"
-        }
-        Some(libc::EAFNOSUPPORT) => {
-            "the kernel has no AF_XDP: it needs CONFIG_XDP_SOCKETS (Linux 5.4 or later)"
-        }
-        _ => return error,
-    };
-    io::Error::new(error.kind(), why)
-}
-
-fn why_no_memory(error: io::Error, bytes: usize) -> io::Error {
-    match error.raw_os_error() {
-        Some(libc::ENOBUFS) => {
-            let why = format!(
-                "AF_XDP locks {bytes} bytes, more than the user may: fewer frames, `ulimit -l unlimited`, or CAP_IPC_LOCK"
-            );
-            io::Error::new(io::ErrorKind::OutOfMemory, why)
-        }
-        _ => error,
-    }
-}
-
-fn why_not_bound(error: io::Error, interface: &str, queue: u32) -> io::Error {
-    let why = match error.raw_os_error() {
-        Some(libc::ENETDOWN) => format!("the interface is down: ip link set {interface} up"),
-        Some(libc::EBUSY) => "the queue has a socket of AF_XDP already".to_owned(),
-        Some(libc::EINVAL) => {
-            format!("there is no such queue, or not with these options: ethtool -l {interface}")
-        }
-        Some(libc::EOPNOTSUPP) => {
-            "the driver cannot do without copies: Copying::Any or Copying::Kernel".to_owned()
-        }
-        _ => error.to_string(),
-    };
-    io::Error::new(error.kind(), format!("queue {queue} of {interface}: {why}"))
-}
-
-fn why_no_program(error: io::Error, interface: &str) -> io::Error {
-    let why = match error.raw_os_error() {
-        Some(libc::EPERM) => {
-            "it needs CAP_BPF and CAP_NET_ADMIN outside of all user namespaces: run as root, or `setcap cap_bpf,cap_net_admin,cap_net_raw+ep PROGRAM`. \
-             Sending needs no program (Options::receives)"
-                .to_owned()
-        }
-        Some(libc::EBUSY | libc::EEXIST) => {
-            format!("the interface has another one: ip link set dev {interface} xdp off")
-        }
-        Some(libc::EINVAL) => "the kernel does not take it: Linux 5.9 or later does".to_owned(),
-        Some(libc::ENOSYS) => "the kernel has no bpf(2): it needs CONFIG_BPF_SYSCALL".to_owned(),
-        _ => error.to_string(),
-    };
-    io::Error::new(
-        error.kind(),
-        format!("the program by which {interface} hands packets to AF_XDP: {why}"),
-    )
 }

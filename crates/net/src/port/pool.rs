@@ -5,6 +5,7 @@
 //! stack at once and then has a list of its own. So no frame can come back onto the stack while the port looks at it.
 #![allow(unsafe_code)]
 
+use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -18,7 +19,6 @@ use super::mapping::Mapping;
 const NONE: u32 = u32::MAX;
 
 /// The memory. It stays as long as any of its buffers.
-#[derive(Debug)]
 pub(super) struct Memory {
     mapping: Mapping,
     frame_bytes: usize,
@@ -40,6 +40,13 @@ pub(super) struct Pool {
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Frame(u32);
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (frames, bytes) = (self.below.len(), self.frame_bytes);
+        write!(f, "Memory({frames} frames of {bytes} bytes)")
+    }
+}
 
 impl Frame {
     /// Its number in the pool.

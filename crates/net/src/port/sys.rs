@@ -310,6 +310,16 @@ pub(super) fn poll(file: BorrowedFd<'_>, to_send: bool, patience: Duration) -> i
     }
 }
 
+/// Lets so much time pass.
+pub(super) fn pause(duration: Duration) -> io::Result<()> {
+    let ms = c_int::try_from(duration.as_millis()).unwrap_or(c_int::MAX);
+    // SAFETY: no entries.
+    match done(unsafe { libc::poll(std::ptr::null_mut(), 0, ms) }) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// The result of a call, or the reason why it failed.
 pub(super) fn done(result: c_int) -> io::Result<c_int> {
     match result {

@@ -257,7 +257,7 @@ impl Interface {
                     false => u128::from(units) / (a_second / NS),
                 })
             }
-            power => u128::from(units) * NS >> (power & 0x7F),
+            power => (u128::from(units) * NS) >> (power & 0x7F),
         };
         let offset_ns = i128::from(self.offset_s) * NS as i128;
         let ns = i128::try_from(ns)
