@@ -99,13 +99,13 @@ fn main() {
 
 /// Times each side in turn.
 fn compare(frames: &[Buf], dpdk: Option<&Dpdk>, rounds: usize, turns: usize) {
+    let peer = dpdk.map(|dpdk| dpdk.side(frames));
     let mut sides: Vec<(&str, Box<dyn FnMut() + '_>)> = vec![
         ("Headers", Box::new(bursts(frames, |_, _| {}))),
         ("Headers and keys", Box::new(bursts(frames, keys()))),
         ("Frame", Box::new(single(frames))),
         ("etherparse", Box::new(etherparse(frames))),
     ];
-    let peer = dpdk.map(|dpdk| dpdk.side(frames));
     if let Some(peer) = &peer {
         peer.check(frames);
         sides.push(("rte_net_get_ptype and keys", Box::new(peer.turn())));

@@ -13,7 +13,7 @@
 //! A frame is checked once: each length agrees with the others and with what is there. What does not agree is refused, with a [`Refusal`]. Checksums are
 //! not part of this: the operator `checksum-verify` checks those of a burst, and [`Frame::has_right_checksums`] those of one frame.
 //!
-//! [`write`] has headers to be put into memory, with their checksums. [`Rewriter`] changes addresses and ports where they lie, and each checksum by what has changed
+//! [`mod@write`] has headers to be put into memory, with their checksums. [`Rewriter`] changes addresses and ports where they lie, and each checksum by what has changed
 //! (RFC 1624).
 //!
 //! ```

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::packet::{Ends, Frame, Start};
+use crate::packet::{Ends, Frame, Start, ether_type};
 
 /// A frame of a capture.
 struct Captured {
@@ -145,9 +145,10 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// The fields that tshark is asked for, all occurrences of each: of a tunnel the outer one is first.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "frame.number",
     "vlan.id",
+    "ieee8021ad.id",
     "ip.src",
     "ip.dst",
     "ipv6.src",
@@ -215,11 +216,10 @@ fn difference(frame: &Frame<'_>, theirs: &[Vec<String>]) -> Option<String> {
     let differ = |what: &str, ours: String, theirs: Option<&String>| {
         (theirs != Some(&ours)).then(|| format!("{what}: {ours}, tshark {theirs:?}"))
     };
-    for (tag, id) in frame
-        .tags()
-        .iter()
-        .zip(theirs("vlan.id").iter().map(Some).chain([None; 3]))
-    {
+    // It has a list for each kind of tag.
+    let mut ids = [theirs("vlan.id").iter(), theirs("ieee8021ad.id").iter()];
+    for tag in frame.tags() {
+        let id = ids[usize::from(tag.ether_type == ether_type::SERVICE_TAG)].next();
         if let Some(difference) = differ("VLAN", tag.id().to_string(), id) {
             return Some(difference);
         }
