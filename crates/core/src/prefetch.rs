@@ -17,14 +17,13 @@ pub fn prefetch_item<T>(items: &[T], at: usize) {
     }
 }
 
-/// As [`prefetch_item`], for every line of an item that begins with a line.
+/// Asks for every line of `items[at]`, if items begin with lines. It does not look if there is such an item, and is for callers who know: for one that is not
+/// there a line is asked for that nobody needs.
 #[inline(always)]
 pub fn prefetch_lines<T>(items: &[T], at: usize) {
     const LINE: usize = 64;
-    if at < items.len() {
-        for offset in (0..size_of::<T>()).step_by(LINE) {
-            line_of(items, at, offset);
-        }
+    for offset in (0..size_of::<T>()).step_by(LINE) {
+        line_of(items, at, offset);
     }
 }
 

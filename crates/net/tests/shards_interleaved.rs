@@ -12,7 +12,7 @@ mod sync {
     pub(crate) use std::sync::{PoisonError, TryLockError};
 
     pub(crate) use loom::sync::{Arc, Mutex};
-    pub(crate) use loom::thread::spawn;
+    pub(crate) use loom::thread::{spawn, yield_now};
 
     /// How many shards a scenario has, and how many jobs each.
     pub(crate) const SHARDS: u64 = 2;

@@ -261,7 +261,8 @@ mod tests {
                 let found: Vec<usize> = bucket.with(Tag(tag)).collect();
                 assert_eq!(found, right);
                 let by_words = words::equal(&words, tag);
-                let found: Vec<usize> = (0..16).filter(|i| by_words >> i & 1 == 1).collect();
+                let has = |place: &usize| by_words >> (place * words::STEP) & words::PLACE != 0;
+                let found: Vec<usize> = (0..16).filter(has).collect();
                 assert_eq!(found, right);
                 let (number, is_there) = bucket.first_with(Tag(tag));
                 assert_eq!(is_there, !right.is_empty());

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use dpb_core::huge::Huge;
-use dpb_core::prefetch::prefetch_item;
+use dpb_core::prefetch::prefetch_lines;
 
 use super::bucket::{Bucket, PLACES, Tag};
 
@@ -52,7 +52,7 @@ impl<K: Ord + Copy> Index<K> {
     /// Asks for the bucket that [`Index::likely`] reads.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u64) {
-        prefetch_item(&self.buckets, self.first(hash));
+        prefetch_lines(&self.buckets, self.first(hash));
     }
 
     /// The number with this hash, as far as the first bucket's tags show it, and true. Without one, any number and false.
@@ -67,7 +67,7 @@ impl<K: Ord + Copy> Index<K> {
         let first = self.first(hash);
         let bucket = &self.buckets[first];
         if bucket.has_spilled() || bucket.empty().is_none() {
-            prefetch_item(&self.buckets, self.other(first, Tag::of(hash)));
+            prefetch_lines(&self.buckets, self.other(first, Tag::of(hash)));
         }
     }
 
@@ -138,7 +138,7 @@ impl<K: Ord + Copy> Index<K> {
     fn make_room(&mut self, bucket: usize) -> Option<(usize, usize)> {
         for place in 0..PLACES {
             let tag = self.buckets[bucket].tag(place)?;
-            prefetch_item(&self.buckets, self.other(bucket, tag));
+            prefetch_lines(&self.buckets, self.other(bucket, tag));
         }
         for place in 0..PLACES {
             let tag = self.buckets[bucket].tag(place)?;

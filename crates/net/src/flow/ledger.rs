@@ -40,8 +40,7 @@ impl<T: Copy + Default> Ledger<T> {
     pub(super) fn each(&self, mut add: impl FnMut(&T)) {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         for page in &*pages {
-            let page = *page.lock().unwrap_or_else(PoisonError::into_inner);
-            add(&page);
+            add(&page.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 pub(crate) use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 #[cfg(test)]
-pub(crate) use std::thread::spawn;
+pub(crate) use std::thread::{spawn, yield_now};
 
 /// How many shards a scenario has, and how many jobs each.
 #[cfg(test)]

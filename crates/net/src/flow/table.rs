@@ -21,11 +21,17 @@ pub enum TableError {
 
 /// Numbers that buckets hold.
 const FLOWS_MAX: usize = Bucket::NUMBERS_MAX;
-/// Packets that take a step together. Each step asks for the lines that the next one reads, so as many lines are on their way; a core keeps
-/// track of ten to sixteen, and a line from the last cache takes about as long as a step of so many packets.
+/// Packets between a packet's hash and the look at its tags, and as many to its flow: a line from the last cache takes about as long as so many packets. Steps of different
+/// packets alternate, so that lines are asked for one by one: a core keeps track of ten to sixteen, and waits where more are asked for at once.
+const AHEAD: usize = 12;
+/// Packets between the look at a packet's first bucket and the one at its second.
+const ELSEWHERE: usize = AHEAD / 2;
+/// Places for packets under way, a power of two.
+const RING: usize = 64;
+/// In place of a flow's number: its first bucket does not show it.
+const NOWHERE: u32 = u32::MAX;
+/// Flows that end together.
 const BLOCK: usize = 16;
-/// Blocks under way: one at each step, of four.
-const BLOCKS: usize = 4;
 
 /// The flows of one shard. See [the module](super).
 pub struct Table<const N: usize> {
@@ -43,13 +49,12 @@ pub struct Table<const N: usize> {
 }
 
 /// Packets on their way through [`Table::burst`].
-#[derive(Clone, Copy)]
-struct Block {
-    hashes: [u64; BLOCK],
+struct UnderWay {
+    hashes: [u64; RING],
     /// The likely flow of each packet.
-    numbers: [u32; BLOCK],
-    /// The packets whose first bucket has none, one bit each.
-    missing: u32,
+    numbers: [u32; RING],
+    /// Packets of these that are about to begin a flow.
+    beginning: usize,
 }
 
 /// What a packet gets.
@@ -184,7 +189,7 @@ impl<const N: usize> Table<N> {
         self.each(packets, now_ms, known, ended);
     }
 
-    /// Blocks of packets by steps, each block a step behind the one before it: hashes, tags, tags of second buckets, flows.
+    /// Each packet in four steps, between which others have theirs: hash, tags, tags of the second bucket, flow.
     #[inline(always)]
     fn each<O: Outcome>(
         &mut self,
@@ -193,108 +198,93 @@ impl<const N: usize> Table<N> {
         outcomes: &mut Vec<O>,
         mut ended: impl FnMut(&Flow<N>),
     ) {
-        let before = outcomes.len();
-        outcomes.resize(before + packets.len(), O::NONE);
-        let outcomes = &mut outcomes[before..];
-        let (packets, outcomes) = (packets.chunks(BLOCK), outcomes.chunks_mut(BLOCK));
-        let mut blocks = [Block {
-            hashes: [0; BLOCK],
-            numbers: [0; BLOCK],
-            missing: 0,
-        }; BLOCKS];
-        let mut ahead = packets.clone();
-        let mut behind = packets.clone().zip(outcomes);
         let count = packets.len();
-        for step in 0..count + BLOCKS - 1 {
-            if let Some(packets) = ahead.next() {
-                self.hash(packets, &mut blocks[step % BLOCKS]);
+        let before = outcomes.len();
+        outcomes.resize(before + count, O::NONE);
+        let outcomes = &mut outcomes[before..];
+        let mut under_way = UnderWay {
+            hashes: [0; RING],
+            numbers: [0; RING],
+            beginning: 0,
+        };
+        for step in 0..count + 2 * AHEAD {
+            if let Some(packet) = packets.get(step) {
+                let hash = self.hash_key.hash(&packet.key);
+                under_way.hashes[step % RING] = hash;
+                self.index.prefetch(hash);
             }
-            if (1..=count).contains(&step) {
-                let len = packets.clone().nth(step - 1).map_or(0, <[_]>::len);
-                self.look(&mut blocks[(step - 1) % BLOCKS], len);
+            // Below zero it is beyond all packets.
+            let at = step.wrapping_sub(AHEAD);
+            if at < count {
+                self.look(&mut under_way, at);
             }
-            if (2..2 + count).contains(&step) {
-                self.look_elsewhere(&mut blocks[(step - 2) % BLOCKS]);
+            let at = step.wrapping_sub(AHEAD + ELSEWHERE);
+            if at < count && under_way.numbers[at % RING] == NOWHERE {
+                self.look_elsewhere(&mut under_way, at);
             }
-            if step >= BLOCKS - 1
-                && let Some((packets, outcomes)) = behind.next()
-            {
-                let block = &blocks[(step + 1) % BLOCKS];
-                self.count(packets, block, now_ms, outcomes, &mut ended);
+            let at = step.wrapping_sub(2 * AHEAD);
+            if let (Some(packet), Some(outcome)) = (packets.get(at), outcomes.get_mut(at)) {
+                *outcome = self.count(packet, &mut under_way, at, now_ms, &mut ended);
             }
         }
-        self.stats.offered += packets.map(<[_]>::len).sum::<usize>() as u64;
+        self.stats.offered += count as u64;
     }
 
-    /// First: asks for the first bucket of each.
+    /// Asks for the flow that the first bucket's tags show, or for the second bucket.
     #[inline(always)]
-    fn hash(&self, packets: &[Seen<N>], block: &mut Block) {
-        for (hash, packet) in block.hashes.iter_mut().zip(packets) {
-            *hash = self.hash_key.hash(&packet.key);
-            self.index.prefetch(*hash);
+    fn look(&self, under_way: &mut UnderWay, at: usize) {
+        let hash = under_way.hashes[at % RING];
+        let (number, is_there) = self.index.likely(hash);
+        if is_there {
+            under_way.numbers[at % RING] = number;
+            prefetch_lines(&self.flows, number as usize);
+        } else {
+            under_way.numbers[at % RING] = NOWHERE;
+            self.index.prefetch_second(hash);
         }
     }
 
-    /// Second: asks for the flow that the first bucket's tags show, or for the second bucket.
+    /// Asks for the flow that the second bucket's tags show, or for the one that will begin.
     #[inline(always)]
-    fn look(&self, block: &mut Block, len: usize) {
-        block.missing = 0;
-        let hashes = block.hashes.iter().zip(&mut block.numbers).take(len);
-        for (i, (hash, number)) in hashes.enumerate() {
-            let (likely, is_there) = self.index.likely(*hash);
-            *number = likely;
-            self.prefetch_flow(likely);
-            block.missing |= u32::from(!is_there) << i;
-        }
-        let mut missing = block.missing;
-        while missing != 0 {
-            let i = missing.trailing_zeros() as usize % BLOCK;
-            self.index.prefetch_second(block.hashes[i]);
-            missing &= missing - 1;
-        }
-    }
-
-    /// Third: asks for the flow that the second bucket's tags show, or for the one that will begin.
-    #[inline(always)]
-    fn look_elsewhere(&self, block: &mut Block) {
-        let mut missing = block.missing;
-        let mut left = self.free.len();
-        while missing != 0 {
-            let i = missing.trailing_zeros() as usize % BLOCK;
-            missing &= missing - 1;
-            if let Some(likely) = self.index.likely_second(block.hashes[i]) {
-                block.numbers[i] = likely;
-                self.prefetch_flow(likely);
-            } else if left > 0 {
-                left -= 1;
-                self.prefetch_flow(self.free[left]);
+    fn look_elsewhere(&self, under_way: &mut UnderWay, at: usize) {
+        let hash = under_way.hashes[at % RING];
+        if let Some(number) = self.index.likely_second(hash) {
+            under_way.numbers[at % RING] = number;
+            prefetch_lines(&self.flows, number as usize);
+        } else {
+            under_way.beginning += 1;
+            let next = self.free.len().wrapping_sub(under_way.beginning);
+            if let Some(number) = self.free.get(next) {
+                prefetch_lines(&self.flows, *number as usize);
             }
         }
     }
 
-    #[inline(always)]
-    fn prefetch_flow(&self, number: u32) {
-        prefetch_lines(&self.flows, number as usize);
-    }
-
-    /// Fourth: counts packets at their flows.
+    /// Counts a packet at its flow.
     #[inline(always)]
     fn count<O: Outcome>(
         &mut self,
-        packets: &[Seen<N>],
-        block: &Block,
+        packet: &Seen<N>,
+        under_way: &mut UnderWay,
+        at: usize,
         now_ms: u32,
-        outcomes: &mut [O],
         ended: &mut impl FnMut(&Flow<N>),
-    ) {
-        let likely = block.numbers.iter().zip(&block.hashes);
-        for ((packet, outcome), (number, hash)) in packets.iter().zip(outcomes).zip(likely) {
-            let flow = &mut self.flows[*number as usize];
-            *outcome = match flow.key == packet.key && flow.count(packet, &self.limits, now_ms) {
-                true => O::known(Slot(*number)),
-                false => self.count_unlikely(packet, *hash, now_ms, ended),
-            };
+    ) -> O {
+        let number = under_way.numbers[at % RING];
+        let mut is_known = false;
+        // No flow has the number that stands for none.
+        if let Some(flow) = self.flows.get_mut(number as usize)
+            && flow.key == packet.key
+        {
+            is_known = flow.count(packet, &self.limits, now_ms);
         }
+        if is_known {
+            return O::known(Slot(number));
+        }
+        if number == NOWHERE {
+            under_way.beginning -= 1;
+        }
+        self.count_unlikely(packet, under_way.hashes[at % RING], now_ms, ended)
     }
 
     /// Counts a packet whose flow is not where its tag led first, or is over, or is not there.
@@ -439,7 +429,7 @@ impl<const N: usize> Table<N> {
                 self.index.prefetch(*hash);
             }
             for (hash, _) in hashes.iter().zip(keys) {
-                self.prefetch_flow(self.index.likely(*hash).0);
+                prefetch_lines(&self.flows, self.index.likely(*hash).0 as usize);
             }
             for (hash, key) in hashes.iter().zip(keys) {
                 if let Some(number) = self.find(*hash, key) {

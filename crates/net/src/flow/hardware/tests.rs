@@ -177,13 +177,15 @@ fn every_packet_is_accounted_for() {
         for i in 0..50_000u64 {
             // Bursts and pauses.
             now_ns += match random.below(100) {
-                0 => 100_000,
+                0 => 500_000,
                 1..20 => 1000,
                 _ => 10,
             };
             let flow = random.below(random.clone().below(300) + 1) as u32;
             let flags = [0x02, 0x12, 0x10, 0x10, 0x10, 0x11, 0x04];
-            let flags = (flow % 2 == 0).then(|| Flags(flags[random.below(7)]));
+            let flags = flow
+                .is_multiple_of(2)
+                .then(|| Flags(flags[random.below(7)]));
             card.packet(&packet(flow, flags), now_ns, &mut record);
             if i % 64 == 0 {
                 card.expire(now_ns, &mut record);
@@ -200,7 +202,7 @@ fn every_packet_is_accounted_for() {
         let held = card.held().0;
         assert_eq!(through, held + records + software.refused, "{stats:?}");
         assert!(
-            flows > 100 && stats.by_hardware > 1000 && stats.removed > 20,
+            flows > 100 && stats.by_hardware > 1000 && stats.removed > 5,
             "{stats:?}"
         );
         assert!(software.refused + stats.software_busy > 0, "{stats:?}");

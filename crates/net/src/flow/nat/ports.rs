@@ -65,7 +65,11 @@ impl Ports {
             true => [below, above],
             false => [above, below],
         };
-        let parity = if wanted % 2 == 0 { EVEN } else { !EVEN };
+        let parity = if wanted.is_multiple_of(2) {
+            EVEN
+        } else {
+            !EVEN
+        };
         let masks = if is_paired { [parity, !0] } else { [!0, !0] };
         for (start, end) in ranges {
             for mask in masks {
@@ -154,7 +158,7 @@ mod tests {
             }
         }
         let port = ports.take(80, false, true, &mut random).expect("elsewhere");
-        assert!(port >= 1024 && port % 2 == 0);
+        assert!(port >= 1024 && port.is_multiple_of(2));
         for wanted in [5000, 5001] {
             assert_eq!(ports.take(wanted, true, true, &mut random), Some(wanted));
             let other = ports.take(wanted, true, true, &mut random).expect("free");
