@@ -18,7 +18,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dpb_net::recognition::{Applications, Evidence, Mark, Packet, Recognizer, Settings};
+use dpb_net::flow::Direction;
+use dpb_net::recognition::{Applications, Evidence, Mark, Protocol, Recognizer, Settings};
 use libloading::Library;
 
 /// What nDPI says of a flow: a protocol, what runs over it, a category.
@@ -28,6 +29,14 @@ struct Verdict {
     master: u16,
     application: u16,
     category: u32,
+}
+
+/// A packet in memory, and whose it is.
+struct One<'a> {
+    flow: usize,
+    time_ms: u32,
+    direction: Direction,
+    seen: &'a file::Seen,
 }
 
 /// nDPI 4.2's functions, and a module of its own.
@@ -88,7 +97,7 @@ impl Ndpi {
     }
 
     /// All flows' verdicts, and how many packets were looked at.
-    fn run(&self, packets: &[(usize, u32, &file::Seen)], flows: usize) -> (Vec<Verdict>, usize) {
+    fn run(&self, packets: &[One<'_>], flows: usize) -> (Vec<Verdict>, usize) {
         const PACKETS_MAX: u32 = 32;
         // Memory of flows, aligned, zeroed when their first packet comes.
         let mut memory: Vec<Vec<u64>> = (0..flows).map(|_| Vec::new()).collect();
@@ -106,7 +115,13 @@ impl Ndpi {
                 (self.free)(flow.as_mut_ptr().cast());
             }
         };
-        for (number, time_ms, seen) in packets {
+        for One {
+            flow: number,
+            time_ms,
+            seen,
+            ..
+        } in packets
+        {
             if counts[*number] > PACKETS_MAX || seen.packet.is_empty() {
                 continue;
             }
@@ -163,8 +178,7 @@ fn main() {
             std::process::exit(3);
         }
     };
-    let mut packets: Vec<(usize, u32, &file::Seen)> = Vec::new();
-    let mut ours: Vec<(usize, u32, Packet<'_>)> = Vec::new();
+    let mut packets: Vec<One<'_>> = Vec::new();
     let mut flows = 0;
     for file in &files {
         let mut numbers = HashMap::new();
@@ -176,12 +190,12 @@ fn main() {
                 flows += 1;
                 flows - 1
             });
-            packets.push((number, now_ms, seen));
-            ours.push((
-                number,
-                now_ms,
-                flows::packet(seen, number as u64, direction),
-            ));
+            packets.push(One {
+                flow: number,
+                time_ms: now_ms,
+                direction,
+                seen,
+            });
         }
     }
     println!(
@@ -198,7 +212,7 @@ fn main() {
         let mut recognizer = Recognizer::new(Settings::default(), Applications::built_in());
         let mut marks = vec![Mark::default(); flows];
         let start = Instant::now();
-        recognise(&mut recognizer, &ours, &mut marks);
+        recognise(&mut recognizer, &packets, &mut marks);
         rates[0].push(packets.len() as f64 / start.elapsed().as_secs_f64());
         let start = Instant::now();
         let (verdicts, looked_at) = ndpi.run(&packets, flows);
@@ -219,13 +233,16 @@ fn main() {
     compare(&ndpi, &labels, &theirs);
 }
 
-fn recognise(
-    recognizer: &mut Recognizer,
-    packets: &[(usize, u32, Packet<'_>)],
-    marks: &mut [Mark],
-) {
-    for (flow, now_ms, packet) in packets {
-        recognizer.packet(&mut marks[*flow], packet, *now_ms);
+fn recognise(recognizer: &mut Recognizer, packets: &[One<'_>], marks: &mut [Mark]) {
+    for one in packets {
+        let mark = &mut marks[one.flow];
+        // As a program does; DNS goes on, since its answers name addresses.
+        let label = mark.label();
+        if label.is_some_and(|label| label.protocol != Protocol::Dns) {
+            continue;
+        }
+        let packet = flows::packet(one.seen, one.flow as u64, one.direction);
+        recognizer.packet(mark, &packet, one.time_ms);
     }
     for mark in marks {
         recognizer.end(mark, u32::MAX);

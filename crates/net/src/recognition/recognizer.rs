@@ -216,10 +216,11 @@ impl Recognizer {
             }
         }
         let stream = &mut state.streams[direction];
-        if flags.has(Flags::FIN) && stream.has_base {
-            let offset = sequence.wrapping_sub(stream.base) as i32;
-            let end = i64::from(offset) + packet.payload.len() as i64;
-            stream.end = Some(end.clamp(0, LONG_BYTES as i64) as u16);
+        // One that lies before the start is old, or made to end what goes on.
+        let offset = sequence.wrapping_sub(stream.base) as i32;
+        if flags.has(Flags::FIN) && stream.has_base && offset >= 0 {
+            let end = (offset as usize).saturating_add(packet.payload.len());
+            stream.end = Some(end.min(LONG_BYTES) as u16);
         }
         let is_over = stream.is_over();
         let has_news = inserted == Inserted::Grown && !stream.is_foreign;
