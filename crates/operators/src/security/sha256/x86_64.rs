@@ -49,10 +49,14 @@ fn compress<const N: usize>(states: &mut [[u32; 8]; N], parts: &[[&[[u8; 64]]; N
     // closure with these features is not always inlined into a function of `core`.
     let mut kept = [[_mm_setzero_si128(); 2]; N];
     for (kept, state) in kept.iter_mut().zip(&*states) {
-        let word = |at: usize| state[at].cast_signed();
+        let from = state.as_ptr().cast::<__m128i>();
+        // SAFETY: both loads lie inside the eight words and need no alignment.
+        let (dcba, hgfe) = unsafe { (_mm_loadu_si128(from), _mm_loadu_si128(from.add(1))) };
+        let cdab = _mm_shuffle_epi32::<0b10_11_00_01>(dcba);
+        let efgh = _mm_shuffle_epi32::<0b00_01_10_11>(hgfe);
         *kept = [
-            _mm_set_epi32(word(0), word(1), word(4), word(5)),
-            _mm_set_epi32(word(2), word(3), word(6), word(7)),
+            _mm_alignr_epi8::<8>(cdab, efgh),
+            _mm_blend_epi16::<0xf0>(efgh, cdab),
         ];
     }
     for blocks in parts {
