@@ -4,7 +4,7 @@
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use dpb_core::cpu_level::Level;
 use dpb_core::{
-    Batch, Items, SetupError,
+    Batch, Items, SetupError, Stride,
     spec::{self},
 };
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -257,8 +257,9 @@ fn assert_equal_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
     let before: Vec<Vec<u8>> = (0..70)
         .map(|i| vec![i; (1 + usize::from(i) % 2) * H::BLOCK_BYTES])
         .collect();
-    let starts: Vec<Start<H::State>> = before.iter().map(|blocks| after::<H>(blocks)).collect();
-    let starts: Vec<&Start<H::State>> = starts.iter().collect();
+    let starts = before.iter().map(|blocks| [H::start(), after::<H>(blocks)]);
+    let starts: Vec<[Start<H::State>; 2]> = starts.collect();
+    let starts: Vec<&[Start<H::State>; 2]> = starts.iter().collect();
     for len in [0, 1, 20, 55, 56, 64, 65, 111, 112, 128, 130, 256, 260] {
         let messages = || {
             let chunks = bytes.chunks(len.max(1)).take(70);
@@ -277,12 +278,29 @@ fn assert_equal_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
                 hash.each(Starts::One(&H::start()), batch, &mut digests);
                 let right = &right[..digests.len()];
                 assert_eq!(digests, right, "{path}, {count} messages of {len} bytes");
-                hash.each(Starts::Each(&starts[..count]), batch, &mut digests);
+                hash.each(Starts::Each(&starts[..count], 0), batch, &mut digests);
+                assert_eq!(
+                    digests, right,
+                    "{path}, {count} of {len} bytes, each a start"
+                );
                 let right = &right_behind[..digests.len()];
+                hash.each(Starts::Each(&starts[..count], 1), batch, &mut digests);
                 assert_eq!(
                     digests, right,
                     "{path}, {count} of {len} bytes behind others"
                 );
+                // The same with other bytes between the messages.
+                let messages = messages().take(count);
+                let apart: Vec<u8> = messages.flat_map(|one| [&[7; 4], one].concat()).collect();
+                let items = Items::Strided(Stride {
+                    start: 4,
+                    len: len as u32,
+                    step: len as u32 + 4,
+                    count: count as u32,
+                });
+                let batch = Batch::new(&apart, &items).expect("inside");
+                hash.each(Starts::Each(&starts[..count], 1), batch, &mut digests);
+                assert_eq!(digests, right, "{path}, {count} of {len} bytes apart");
             }
         }
     }

@@ -4,6 +4,8 @@
 #![doc = include_str!("../../docs/strcat.md")]
 
 mod libc;
+#[cfg(target_arch = "x86_64")]
+mod sse42;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +15,7 @@ use dpb_core::{
 };
 
 use crate::entry::{Entry, PORTABLE};
-use crate::implementation::Implementation;
+use crate::implementation::{Implementation, codes};
 use crate::input;
 
 /// The registry's line of `strcmp`.
@@ -23,7 +25,7 @@ pub(crate) const STRCMP: Entry = Entry {
     output: "1 byte per item: 0, 1 or 255",
     source: "ISO C, strcmp",
     peers: &["glibc"],
-    paths: PATHS,
+    paths: Strcmp::PATHS,
     documentation: include_str!("../../docs/strcmp.md"),
     ..Entry::of::<spec::Strcmp>(
         |_, path| Ok(Box::new(Strcmp::new(path)?)),
@@ -41,7 +43,7 @@ pub(crate) const STRCAT: Entry = Entry {
     output: "variable: both, and a zero byte",
     source: "ISO C, strcat",
     peers: &["glibc"],
-    paths: PATHS,
+    paths: Strcat::PATHS,
     allocates: &[Implementation::Portable],
     documentation: include_str!("../../docs/strcat.md"),
     ..Entry::of::<spec::Strcat>(
@@ -50,8 +52,13 @@ pub(crate) const STRCAT: Entry = Entry {
     )
 };
 
-/// The paths there are, best first.
-const PATHS: &[Implementation] = &[Implementation::Libc, Implementation::Portable];
+codes! {
+    enum Code {
+        "x86_64": Sse42,
+        Libc,
+        Portable,
+    }
+}
 
 /// `strcmp` on one code path.
 #[derive(Clone, Copy, Debug)]
@@ -59,14 +66,14 @@ pub struct Strcmp(Implementation);
 
 impl Strcmp {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Implementation] = PATHS;
+    pub const PATHS: &'static [Implementation] = &[Implementation::Libc, Implementation::Portable];
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
     /// If there is no such path.
     pub fn new(path: Implementation) -> Result<Self, SetupError> {
-        path.among("strcmp", PATHS).map(Self)
+        path.among("strcmp", Self::PATHS).map(Self)
     }
 }
 
@@ -98,18 +105,18 @@ impl Kernel for Strcmp {
 
 /// `strcat` on one code path.
 #[derive(Clone, Copy, Debug)]
-pub struct Strcat(Implementation);
+pub struct Strcat(Code);
 
 impl Strcat {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Implementation] = PATHS;
+    pub const PATHS: &'static [Implementation] = Code::ALL;
 
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
-    /// If there is no such path.
+    /// If this CPU lacks what the path needs, or there is no such path.
     pub fn new(path: Implementation) -> Result<Self, SetupError> {
-        path.among("strcat", PATHS).map(Self)
+        Code::on("strcat", path).map(Self)
     }
 }
 
@@ -129,14 +136,22 @@ impl Kernel for Strcat {
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         // A loop for each path, so that each is small enough to be inlined.
         match self.0 {
-            Implementation::Libc => out.each_outcome(batch, |item, slot| {
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof) => out.each_outcome(batch, |item, slot| {
+                let [first, second] = halves(item);
+                let joined = sse42::join(proof, first, second, slot);
+                joined
+                    .map(|bytes| bytes as u32)
+                    .ok_or(JobError::DstTooShort)
+            }),
+            Code::Libc => out.each_outcome(batch, |item, slot| {
                 let [first, second] = halves(item);
                 let joined = libc::join(first, second, slot);
                 joined
                     .map(|bytes| bytes as u32)
                     .ok_or(JobError::DstTooShort)
             }),
-            _ => out.each_outcome(batch, |item, slot| {
+            Code::Portable => out.each_outcome(batch, |item, slot| {
                 let joined = join(item);
                 let slot = slot.get_mut(..joined.len());
                 slot.ok_or(JobError::DstTooShort)?.copy_from_slice(&joined);

@@ -76,6 +76,7 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
 
 /// A point from which hashing begins.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Start<State> {
     /// After the blocks that came before.
     pub state: State,
@@ -88,8 +89,8 @@ pub struct Start<State> {
 pub enum Starts<'a, State> {
     /// One point for all items.
     One(&'a Start<State>),
-    /// A point for each item.
-    Each(&'a [&'a Start<State>]),
+    /// A point for each item: of its two, as a key of HMAC has them, the one with this number.
+    Each(&'a [&'a [Start<State>; 2]], usize),
 }
 
 impl<'a, State> Starts<'a, State> {
@@ -101,7 +102,7 @@ impl<'a, State> Starts<'a, State> {
     pub fn of(self, i: usize) -> &'a Start<State> {
         match self {
             Self::One(start) => start,
-            Self::Each(starts) => starts[i],
+            Self::Each(starts, which) => &starts[i][which],
         }
     }
 
@@ -113,7 +114,7 @@ impl<'a, State> Starts<'a, State> {
     pub fn part(self, range: Range<usize>) -> Self {
         match self {
             Self::One(start) => Self::One(start),
-            Self::Each(starts) => Self::Each(&starts[range]),
+            Self::Each(starts, which) => Self::Each(&starts[range], which),
         }
     }
 }

@@ -64,14 +64,8 @@ pub struct Hmac<H: Hash> {
     key: Ready<H::State>,
 }
 
-/// The states after a key's blocks.
-#[derive(Clone)]
-struct Ready<State> {
-    /// After the key's inner block, before the message.
-    inner: Start<State>,
-    /// After the key's outer block, before the inner digest.
-    outer: Start<State>,
-}
+/// The states after a key's blocks: after its inner block, before the message; after its outer block, before the inner digest.
+type Ready<State> = [Start<State>; 2];
 
 impl<H: Hash> Hmac<H> {
     /// Makes the operator on the code path `path`, with a key of any length.
@@ -80,7 +74,7 @@ impl<H: Hash> Hmac<H> {
     /// If this CPU lacks what the path needs, or the hash function has no such path.
     pub fn new(path: Implementation, key: &[u8]) -> Result<Self, SetupError> {
         let hash = H::new(path)?;
-        let key = Ready::of(hash, key);
+        let key = ready(hash, key);
         Ok(Self { hash, key })
     }
 
@@ -93,8 +87,7 @@ impl<H: Hash> Hmac<H> {
     }
 
     fn each(&self, batch: &Batch<'_>, codes: &mut [u8], digests: &mut Vec<u8>) {
-        let Ready { inner, outer } = &self.key;
-        let starts = [inner, outer].map(Starts::One);
+        let starts = self.key.each_ref().map(Starts::One);
         if batch.len() <= DIGESTS_MAX {
             return each(self.hash, starts, batch, codes, digests);
         }
@@ -106,26 +99,21 @@ impl<H: Hash> Hmac<H> {
     }
 }
 
-impl<State> Ready<State> {
-    fn of<H: Hash<State = State>>(hash: H, key: &[u8]) -> Self {
-        // A key longer than a block is replaced by its digest; zeros fill the block.
-        let mut block = match key.len() > H::BLOCK_BYTES {
-            true => hash.digest(key),
-            false => key.to_vec(),
-        };
-        block.resize(H::BLOCK_BYTES, 0);
-        let after = |pad: u8| {
-            let padded: Vec<u8> = block.iter().map(|byte| byte ^ pad).collect();
-            Start {
-                state: H::after(H::INITIAL, &padded),
-                bytes: H::BLOCK_BYTES as u64,
-            }
-        };
-        Self {
-            inner: after(0x36),
-            outer: after(0x5c),
+/// Takes a key's blocks in.
+fn ready<H: Hash>(hash: H, key: &[u8]) -> Ready<H::State> {
+    // A key longer than a block is replaced by its digest; zeros fill the block.
+    let mut block = match key.len() > H::BLOCK_BYTES {
+        true => hash.digest(key),
+        false => key.to_vec(),
+    };
+    block.resize(H::BLOCK_BYTES, 0);
+    [0x36, 0x5c].map(|pad: u8| {
+        let padded: Vec<u8> = block.iter().map(|byte| byte ^ pad).collect();
+        Start {
+            state: H::after(H::INITIAL, &padded),
+            bytes: H::BLOCK_BYTES as u64,
         }
-    }
+    })
 }
 
 /// The codes of all items, whose inner and outer hashes begin there. `digests` is room for the inner ones.
@@ -179,7 +167,7 @@ impl<H: Hash> sessions::Ready for PerSession<H> {
     type Key = Ready<H::State>;
 
     fn ready(&self, key: &[u8]) -> Result<Arc<Ready<H::State>>, SetupError> {
-        Ok(Arc::new(Ready::of(self.0, key)))
+        Ok(Arc::new(ready(self.0, key)))
     }
 }
 
@@ -215,15 +203,7 @@ impl<H: Hash> Keyed for PerSession<H> {
             return;
         };
         let keys = &keys[..indices.len()];
-        let nowhere = H::start();
-        let mut starts = [[&nowhere; TOGETHER]; 2];
-        let [inner, outer] = &mut starts;
-        for ((inner, outer), key) in inner.iter_mut().zip(outer).zip(keys) {
-            (*inner, *outer) = (&key.inner, &key.outer);
-        }
-        let starts = starts
-            .each_ref()
-            .map(|starts| Starts::Each(&starts[..keys.len()]));
+        let starts = [0, 1].map(|which| Starts::Each(keys, which));
         let items = batch.pick(indices, NUMBER_BYTES, picks);
         let items = items.expect("each has its number");
         codes.resize(keys.len() * H::DIGEST_BYTES, 0);

@@ -14,6 +14,8 @@ mod neon;
 mod portable;
 mod secret;
 mod short;
+#[cfg(target_arch = "x86_64")]
+mod sse42;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod stripes;
 
@@ -98,6 +100,7 @@ codes! {
     enum Code {
         "x86_64": Avx512,
         "x86_64": Avx2,
+        "x86_64": Sse42,
         "aarch64": Neon,
         Portable,
     }
@@ -141,6 +144,8 @@ impl Xxh3Hash {
             Code::Avx2(proof) => avx2::sums(proof, data, secret),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) => avx512::sums(proof, data, secret),
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof) => sse42::sums(proof, data, secret),
             #[cfg(target_arch = "aarch64")]
             Code::Neon(proof) => neon::sums(proof, data, secret),
         };

@@ -4,11 +4,12 @@
 //! number of blocks, as many as the lane with the fewest has left. A lane for which no message is left does another
 //! lane's work once more, and nobody reads it.
 //!
-//! Items of one length, one right behind another, end all at once: lanes then need no accounts, see [`alike`].
+//! Items of one length end all at once: lanes then need no accounts, see [`alike`].
 
 use dpb_core::Batch;
+use dpb_core::prefetch::prefetch_item;
 
-use super::{Function, Starts, pad, put_length};
+use super::{Function, Start, Starts, pad, put_length};
 
 /// An instruction set that takes `N` messages forward by the function `F`.
 pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize>:
@@ -24,6 +25,15 @@ pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize
     fn state(self, states: &Self::States, lane: usize) -> F::State;
     /// Takes each state forward by its blocks. All have the same number of blocks.
     fn compress(self, states: &mut Self::States, blocks: [&[[u8; BLOCK]]; N]);
+    /// The same with two lists of blocks, one after the other. One list may be empty, of all lanes.
+    #[inline(always)]
+    fn compress_both(self, states: &mut Self::States, parts: [[&[[u8; BLOCK]]; N]; 2]) {
+        for blocks in parts {
+            if !blocks[0].is_empty() {
+                self.compress(states, blocks);
+            }
+        }
+    }
 }
 
 /// A message's blocks: the full ones where they lie, then the padded tail. A state goes through both in one call, so that it stays in
@@ -76,7 +86,8 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
     if items < few {
         return serial::<BLOCK, F>(alone, starts, batch, digests);
     }
-    if let Some((_, len)) = batch.contiguous() {
+    let len = batch.longest();
+    if batch.contiguous().is_some() || batch.bytes() == len * items {
         return alike::<BLOCK, N, F, C>((code, few, alone), starts, batch, len, digests);
     }
     let digest_bytes = digests.len() / items;
@@ -91,9 +102,9 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
         lane.begin::<F>(item, batch.item(item), start.bytes);
         *left = lane.left().len();
     }
-    if let Starts::Each(starts) = starts {
-        for (lane, start) in starts.iter().enumerate().take(N) {
-            code.set(&mut states, lane, &start.state);
+    if let Starts::Each(..) = starts {
+        for lane in 1..N.min(items) {
+            code.set(&mut states, lane, &starts.of(lane).state);
         }
     }
     let mut busy = N.min(items);
@@ -151,6 +162,8 @@ fn alike<const BLOCK: usize, const N: usize, F, C>(
     let is_one_tail = rest_bytes == 0 && matches!(starts, Starts::One(_));
     let mut tails = [[[0; BLOCK]; 2]; N];
     let mut tail_blocks = 0;
+    // The number of bytes that each tail ends with.
+    let mut said = [0; N];
     for first in (0..batch.len()).step_by(N) {
         let count = N.min(batch.len() - first);
         if count < few {
@@ -158,47 +171,59 @@ fn alike<const BLOCK: usize, const N: usize, F, C>(
             let (starts, batch) = (starts.part(rest.clone()), batch.part(rest));
             return serial::<BLOCK, F>(alone, starts, batch, &mut digests[first * digest_bytes..]);
         }
-        // Lanes without an item do the first one's work.
+        // Lanes without an item do the first one's work. Each is asked for once, because its place may follow from several rules.
         let item = |lane: usize| first + if lane < count { lane } else { 0 };
+        let mut full: [&[[u8; BLOCK]]; N] = [&[]; N];
+        let mut rests: [&[u8]; N] = [&[]; N];
+        for (lane, (full, rest)) in full.iter_mut().zip(&mut rests).enumerate() {
+            (*full, *rest) = batch.item(item(lane)).as_chunks();
+        }
         let mut states = code.fill(&starts.of(first).state);
-        if let Starts::Each(starts) = starts {
-            for (lane, start) in starts[first..][..count].iter().enumerate() {
-                code.set(&mut states, lane, &start.state);
+        if let Starts::Each(..) = starts {
+            for lane in 1..count {
+                code.set(&mut states, lane, &starts.of(first + lane).state);
+            }
+            // Those of thousands of sessions do not fit in the cache that is near.
+            for next in (first + count..batch.len()).take(N) {
+                prefetch_whole(starts.of(next));
             }
         }
-        if len >= BLOCK {
-            let mut blocks: [&[[u8; BLOCK]]; N] = [&[]; N];
-            for (lane, blocks) in blocks.iter_mut().enumerate() {
-                *blocks = batch.item(item(lane)).as_chunks().0;
-            }
-            code.compress(&mut states, blocks);
-        }
-        // Only the first tails are padded: in later ones, just what differs is written.
+        // Only the first tails are padded: in later ones, just what differs is written. A length that is there already is not: the load of a
+        // vector would wait for a store of a part of it.
         if tail_blocks == 0 {
             let padded = if is_one_tail { 1 } else { N };
             for (lane, tail) in tails.iter_mut().enumerate().take(padded) {
-                let rest = batch.item(item(lane)).as_chunks::<BLOCK>().1;
-                let bytes = starts.of(item(lane)).bytes + len as u64;
-                tail_blocks = pad::<BLOCK, F>(tail, rest, bytes);
+                said[lane] = starts.of(item(lane)).bytes + len as u64;
+                tail_blocks = pad::<BLOCK, F>(tail, rests[lane], said[lane]);
             }
         } else if !is_one_tail {
             for (lane, tail) in tails.iter_mut().enumerate().take(count) {
-                let rest = batch.item(item(lane)).as_chunks::<BLOCK>().1;
-                copy(&mut tail.as_flattened_mut()[..rest_bytes], rest);
+                copy(&mut tail.as_flattened_mut()[..rest_bytes], rests[lane]);
                 let bytes = starts.of(item(lane)).bytes + len as u64;
-                put_length::<BLOCK, F>(&mut tail[tail_blocks - 1], bytes);
+                if bytes != said[lane] {
+                    said[lane] = bytes;
+                    put_length::<BLOCK, F>(&mut tail[tail_blocks - 1], bytes);
+                }
             }
         }
-        let mut blocks: [&[[u8; BLOCK]]; N] = [&[]; N];
-        for (lane, blocks) in blocks.iter_mut().enumerate() {
-            *blocks = &tails[if is_one_tail { 0 } else { lane }][..tail_blocks];
+        let mut last: [&[[u8; BLOCK]]; N] = [&[]; N];
+        for (lane, last) in last.iter_mut().enumerate() {
+            *last = &tails[if is_one_tail { 0 } else { lane }][..tail_blocks];
         }
-        code.compress(&mut states, blocks);
+        code.compress_both(&mut states, [full, last]);
         let digests = digests[first * digest_bytes..].chunks_exact_mut(digest_bytes);
         for (lane, digest) in digests.enumerate().take(count) {
             F::write(&code.state(&states, lane), digest);
         }
     }
+}
+
+/// Asks for the lines that hold a start, which are two at most: its first bytes, and its last ones, which say how many came before.
+#[inline(always)]
+fn prefetch_whole<State>(start: &Start<State>) {
+    const { assert!(size_of::<Start<State>>() <= 128) };
+    prefetch_item(std::slice::from_ref(start), 0);
+    prefetch_item(std::slice::from_ref(&start.bytes), 0);
 }
 
 /// Copies as many bytes. The lengths of digests, which HMAC hashes once more, are known to the compiler: no calls.

@@ -25,6 +25,10 @@ pub(crate) trait Sums:
     fn upper_0(self) -> Self;
     /// [`Self::sum_1`] of one word.
     fn upper_1(self) -> Self;
+    /// [`Self::upper_0`], each rotation over the one before: longer to wait for, but fewer instructions where a rotation overwrites its operand.
+    fn upper_0_nested(self) -> Self;
+    /// [`Self::upper_1`] in the same way.
+    fn upper_1_nested(self) -> Self;
     /// The upper-case sum that is added to the new `a`.
     fn sum_0<V: Vectors<Self, N>, const N: usize>(v: V, a: V::V) -> V::V;
     /// The upper-case sum that `e` gives.
@@ -67,6 +71,18 @@ macro_rules! sums {
             #[inline(always)]
             fn upper_1(self) -> Self {
                 self.rotate_right($e1) ^ self.rotate_right($e2) ^ self.rotate_right($e3)
+            }
+
+            #[inline(always)]
+            fn upper_0_nested(self) -> Self {
+                let two = self.rotate_right($a3 - $a2) ^ self;
+                (two.rotate_right($a2 - $a1) ^ self).rotate_right($a1)
+            }
+
+            #[inline(always)]
+            fn upper_1_nested(self) -> Self {
+                let two = self.rotate_right($e3 - $e2) ^ self;
+                (two.rotate_right($e2 - $e1) ^ self).rotate_right($e1)
             }
 
             sums!(sum_0, $word, $bits, $a1 $a2, rotate::<{ $bits - $a3 }, $a3>);

@@ -14,6 +14,9 @@ use super::lanes::Compress;
 
 /// A proof that an instruction set is there, which runs work compiled for it.
 pub(crate) trait Enter: Copy {
+    /// True if an instruction rotates a word of its registers into another register, and one makes `!a & b`; else both overwrite an operand,
+    /// which is copied before.
+    const KEEPS_OPERANDS: bool;
     /// Runs `work` in a function that has the instruction set's features.
     fn enter(self, work: impl Work<Self>);
 }

@@ -29,6 +29,11 @@ impl<const N: usize> Compress<Sha1, 64, N> for ShaNi {
         // SAFETY: `ShaNi` exists only where these instructions do.
         unsafe { compress(states, &[blocks]) }
     }
+
+    fn compress_both(self, states: &mut Self::States, parts: [[&[[u8; 64]]; N]; 2]) {
+        // SAFETY: `ShaNi` exists only where these instructions do.
+        unsafe { compress(states, &parts) }
+    }
 }
 
 /// Takes one message forward.

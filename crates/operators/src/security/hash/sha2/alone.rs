@@ -185,14 +185,26 @@ fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
         ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident, $words:expr) => {
             // What the step before has just made, e and a, comes in last.
             let sum = $h.plus($words.inputs[block]).settled();
-            $h = sum.plus($g & !$e).settled();
-            let sum_1 = $e.upper_1();
             // The majority of a, b and c; the next step takes a ^ b for its b ^ c.
             let differ = $a ^ $b;
-            let most = ((differ & differed) ^ $b).settled();
-            $h = $h.plus($e & $f).settled().plus(sum_1);
-            $d = $d.plus($h).computed_here();
-            $h = $h.plus(most).settled().plus($a.upper_0()).computed_here();
+            if P::KEEPS_OPERANDS {
+                $h = sum.plus($g & !$e).settled();
+                let sum_1 = $e.upper_1();
+                let most = ((differ & differed) ^ $b).settled();
+                $h = $h.plus($e & $f).settled().plus(sum_1);
+                $d = $d.plus($h).computed_here();
+                $h = $h.plus(most).settled().plus($a.upper_0()).computed_here();
+            } else {
+                $h = sum.plus((($f ^ $g) & $e) ^ $g).settled();
+                $h = $h.plus($e.upper_1_nested());
+                let most = ((differ & differed) ^ $b).settled();
+                $d = $d.plus($h).computed_here();
+                $h = $h
+                    .plus(most)
+                    .settled()
+                    .plus($a.upper_0_nested())
+                    .computed_here();
+            }
             differed = differ;
         };
     }

@@ -7,6 +7,8 @@ use super::{Enter, Vectors, Work};
 use crate::isa::Neon;
 
 impl Enter for Neon {
+    const KEEPS_OPERANDS: bool = true;
+
     #[inline]
     fn enter(self, work: impl Work<Self>) {
         #[target_feature(enable = "neon")]

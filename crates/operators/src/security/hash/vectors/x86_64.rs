@@ -13,8 +13,10 @@ use crate::isa::{Avx2, Avx512, Sse42};
 struct Aligned([u8; 1]);
 
 macro_rules! enter {
-    ($proof:ty, $features:literal) => {
+    ($proof:ty, $features:literal, $keeps:literal) => {
         impl Enter for $proof {
+            const KEEPS_OPERANDS: bool = $keeps;
+
             #[inline]
             fn enter(self, work: impl Work<Self>) {
                 #[target_feature(enable = $features)]
@@ -33,9 +35,9 @@ macro_rules! enter {
     };
 }
 
-enter!(Sse42, "sse4.2");
-enter!(Avx2, "avx2,bmi1,bmi2");
-enter!(Avx512, "avx512f,avx512bw,bmi1,bmi2");
+enter!(Sse42, "sse4.2", false);
+enter!(Avx2, "avx2,bmi1,bmi2", true);
+enter!(Avx512, "avx512f,avx512bw,bmi1,bmi2", true);
 
 /// Methods that are an intrinsic each.
 macro_rules! intrinsics {
