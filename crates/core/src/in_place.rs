@@ -250,6 +250,41 @@ mod tests {
         }
     }
 
+    /// A kernel may walk its items twice, also those that are left after some.
+    #[test]
+    fn items_come_once_more() {
+        let cases = [
+            (&[16][..], stride(1, 3), stride(2, 5)),
+            (
+                &[9, 7],
+                spans(&[span(0, 0, 4), span(0, 6, 1), span(1, 2, 3)]),
+                spans(&[span(0, 1, 5), span(0, 7, 2), span(1, 3, 1)]),
+            ),
+        ];
+        for (lens, items, slots) in cases {
+            let (mut bufs, mut outcomes) = (bufs(lens), Vec::new());
+            let work = InPlace::of(&mut bufs, [&items, &slots], 1, &mut outcomes);
+            let mut left = work.expect("overlays").items;
+            for (i, overlay) in left.reborrow().enumerate() {
+                overlay.bytes.fill(i as u8 + 1);
+            }
+            let first = left.next().expect("the first");
+            assert!(first.bytes.iter().all(|&byte| byte == 1));
+            assert_eq!(left.reborrow().len(), items.count() - 1);
+            for _ in 0..2 {
+                for (i, overlay) in left.reborrow().enumerate() {
+                    assert!(overlay.bytes.iter().all(|&byte| byte % 16 == i as u8 + 2));
+                    let lens = [&items, &slots].map(|items| items.place(i + 1, &[]).len);
+                    assert_eq!([overlay.item_len, overlay.slot_len], lens);
+                    overlay.bytes.iter_mut().for_each(|byte| *byte += 16);
+                }
+            }
+            // What was taken before is the caller's still.
+            first.bytes.fill(7);
+            assert_eq!(left.item(0)[0], 32 + 2);
+        }
+    }
+
     #[test]
     fn picked_items_come_with_their_slots() {
         let (mut bufs, mut outcomes) = (bufs(&[16, 9]), Vec::new());

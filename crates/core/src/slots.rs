@@ -401,6 +401,40 @@ mod tests {
     }
 
     #[test]
+    fn slots_are_handed_out_once_more_and_at_their_stride() {
+        for (lens, items) in cases() {
+            let (mut bufs, mut outcomes) = (bufs(&lens), Vec::new());
+            let is_one_rule = lens.len() == 1 && matches!(items, Items::One | Items::Strided(_));
+            let mut out = BatchOut::of(&mut bufs, &items, &mut outcomes).expect("inside");
+            for (i, slot) in out.slots.reborrow().into_iter().enumerate() {
+                slot.fill(i as u8 + 1);
+            }
+            // As they lie, some and all of them.
+            for taken in 0..=items.count().min(2) {
+                let mut slots = out.slots.reborrow().into_iter();
+                for _ in 0..taken {
+                    slots.next();
+                }
+                let slots = slots.strided();
+                assert_eq!(slots.is_ok(), is_one_rule, "{items:?}");
+                let slots = slots.unwrap_or_else(|elsewhere| elsewhere);
+                assert_eq!(slots.len(), items.count() - taken, "{items:?}");
+                for (i, slot) in slots.enumerate() {
+                    let before = (16 * taken + taken + i) as u8 + 1;
+                    assert!(slot.iter().all(|&byte| byte == before), "{items:?}");
+                    slot.fill(before + 16);
+                }
+            }
+            let batch = Batch::of(&bufs, &items).expect("inside");
+            for (i, item) in batch.iter().enumerate() {
+                let times = items.count().min(2).min(i) + 1;
+                let right = (16 * times + i) as u8 + 1;
+                assert!(item.iter().all(|&byte| byte == right), "{items:?}");
+            }
+        }
+    }
+
+    #[test]
     fn fixed_outputs_reach_their_slots_however_these_lie() {
         let src: Vec<u8> = (1..=200).collect();
         let items = Items::fixed(1, 200);

@@ -158,7 +158,7 @@ token!(
 );
 
 token!(
-    /// What [`AesNi`] stands for, and AVX, which encodes the same instructions with a register more.
+    /// What [`AesNi`] stands for, and AVX, which encodes the same instructions with a separate destination register.
     AesAvx,
     "x86_64",
     is_x86_feature_detected,

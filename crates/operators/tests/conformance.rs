@@ -86,11 +86,19 @@ fn deflate_of_low_levels_on_every_backend() {
     }
 }
 
-/// Of the keyed operators with sessions: one that works in place, one that opens, one whose items gain from being together, one of a
-/// fixed shape.
+/// Of the keyed operators with sessions: each mode of AES, all of which work in place, one that opens, one whose items gain from being
+/// together and one whose items do not, one of a fixed shape.
 #[test]
 fn sessions_on_every_backend() {
-    let names = ["aes-gcm", "aes-gcm-decrypt", "aes-cbc", "hmac-sha256"];
+    let names = [
+        "aes-gcm",
+        "aes-gcm-decrypt",
+        "aes-ctr",
+        "aes-cbc",
+        "aes-cbc-decrypt",
+        "aes-xts",
+        "hmac-sha256",
+    ];
     names.par_iter().for_each(|name| {
         let entry = registry::find(name).expect("registered");
         let case = entry.case("sessions=5").expect("in its domain");

@@ -1,5 +1,5 @@
 //! Keyed operators with a key for each session: each item has the key of its session, as RustCrypto computes it, and sessions come,
-//! change and go while queues are open.
+//! change and go while queues are open. `aes_sessions.rs` has all modes of AES.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -13,9 +13,8 @@ use dpb_core::{
     Backend, Batch, BatchOut, Buf, ChangeError, Direction, HmacHash, Items, Job, JobError,
     Material, Memory, OpSpec, Operator, Queue, Span, spec,
 };
-use dpb_operators::cpu::{self, Cpu, Implementation};
+use dpb_operators::cpu::{self, Cpu};
 use dpb_operators::registry;
-use dpb_operators::security::aes::Aes;
 use hmac::{KeyInit, Mac};
 
 const NONCE: &[u8; 12] = b"of 12 bytes!";
@@ -102,58 +101,6 @@ fn each_item_has_the_key_of_its_session() {
                         }
                         None => assert_eq!(output, Err(JobError::Malformed), "{spec} on {path}"),
                     }
-                }
-            }
-        }
-    }
-}
-
-/// Chains of blocks go side by side whatever their keys: of one length or of two, few or more than go together.
-#[test]
-fn chains_of_any_keys_go_side_by_side() {
-    let direction = Direction::Encrypt;
-    let cbc = |key: &[u8]| -> OpSpec {
-        let key = Material::secret(key);
-        spec::AesCbc { direction, key }.into()
-    };
-    let mut random = SplitMix64::new(2);
-    let mut bytes =
-        |count: usize| -> Vec<u8> { (0..count).map(|_| random.next_u64() as u8).collect() };
-    for lens in [&[16][..], &[32], &[16, 32, 32, 16, 16, 32, 16]] {
-        let keys: Vec<Vec<u8>> = lens.iter().map(|len| bytes(*len)).collect();
-        let spec = OpSpec::from(spec::Sessions {
-            of: cbc(&[0; 16]),
-            keys: keys.iter().map(|key| Material::secret(&key[..])).collect(),
-        });
-        let alone: Vec<Aes> = keys
-            .iter()
-            .map(|key| Aes::new(&cbc(key), Implementation::Portable).expect("any CPU"))
-            .collect();
-        let entry = registry::of(&spec).expect("registered");
-        for &path in entry.paths.iter().filter(|path| path.is_available()) {
-            let mut kernel = entry.direct(&spec, path).expect("available");
-            for count in [1, 17, 300] {
-                let item = |i: usize| {
-                    let number = (i * 5 / 3 % keys.len()) as u32;
-                    [&number.to_le_bytes(), &bytes(16 * (1 + i % 20))[..]].concat()
-                };
-                let items: Vec<_> = (0..count).map(item).collect();
-                let all = items.concat();
-                let batch = Items::one_behind_another(items.iter().map(Vec::len));
-                let batch = Batch::new(&all, &batch).expect("inside");
-                let slot_len = kernel.dst_len(batch.longest());
-                let slots = Items::fixed(slot_len as u32, count as u32);
-                let (mut dst, mut outcomes) =
-                    (vec![0; slot_len * count], Vec::with_capacity(count));
-                let out = BatchOut::new(&mut dst, &slots, &mut outcomes).expect("inside");
-                kernel.run(batch, out).expect("carried out");
-                for (i, (item, outcome)) in items.iter().zip(outcomes).enumerate() {
-                    let output = outcome.map(|len| dst[i * slot_len..][..len as usize].to_vec());
-                    assert_eq!(
-                        output,
-                        alone[session_of(item)].one(&item[4..]),
-                        "{path}, {i}"
-                    );
                 }
             }
         }

@@ -216,10 +216,7 @@ impl Aes {
     /// lacks what the path needs, or the mode has no such path.
     pub fn new(spec: &OpSpec, path: Implementation) -> Result<Self, SetupError> {
         let (form, key) = Form::of(spec)?;
-        let paths = match form.mode {
-            Mode::Gcm => Self::GCM_PATHS,
-            Mode::Ctr | Mode::Cbc | Mode::Xts => Self::PATHS,
-        };
+        let paths = Self::paths_of(form.mode);
         let code: Option<Box<dyn Code>> = match path.among(spec.name(), paths)? {
             Implementation::Portable => Some(portable::new(form, key)),
             #[cfg(feature = "aws-lc")]
@@ -231,6 +228,13 @@ impl Aes {
         };
         let code = code.ok_or_else(|| path.missing(spec.name(), paths))?;
         Ok(Self { form, code })
+    }
+
+    fn paths_of(mode: Mode) -> &'static [Implementation] {
+        match mode {
+            Mode::Gcm => Self::GCM_PATHS,
+            Mode::Ctr | Mode::Cbc | Mode::Xts => Self::PATHS,
+        }
     }
 
     /// The output of one item.
@@ -282,12 +286,23 @@ fn per_session(
     sessions: &spec::Sessions,
     path: Implementation,
 ) -> Result<Box<dyn AnyKernel>, SetupError> {
+    let (form, _) = Form::of(&sessions.of)?;
+    let (name, paths) = (sessions.of.name(), Aes::paths_of(form.mode));
+    let is_library = match path.among(name, paths)? {
+        Implementation::Portable => true,
+        Implementation::AwsLc => cfg!(feature = "aws-lc"),
+        _ => false,
+    };
+    if is_library {
+        let operator = PerSession::new(&sessions.of, path)?;
+        return Ok(Box::new(Sessions::new(sessions, operator)?));
+    }
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if let Some(kernel) = vectors::per_session(path, sessions) {
         return kernel;
     }
-    let operator = PerSession::new(&sessions.of, path)?;
-    Ok(Box::new(Sessions::new(sessions, operator)?))
+    // Else it would be found missing with the first key, which may come while queues run.
+    Err(path.missing(name, paths))
 }
 
 /// AES with a key for each session, by code for one key: neighbours of one session are computed together.
@@ -306,7 +321,7 @@ impl PerSession {
     }
 }
 
-impl sessions::Ready for PerSession {
+impl sessions::KeyMaker for PerSession {
     type Key = Aes;
 
     fn ready(&self, key: &[u8]) -> Result<Arc<Aes>, SetupError> {

@@ -163,7 +163,7 @@ impl<H: Hash> Kernel for Hmac<H> {
 /// HMAC with a key for each session.
 struct PerSession<H>(H);
 
-impl<H: Hash> sessions::Ready for PerSession<H> {
+impl<H: Hash> sessions::KeyMaker for PerSession<H> {
     type Key = Ready<H::State>;
 
     fn ready(&self, key: &[u8]) -> Result<Arc<Ready<H::State>>, SetupError> {

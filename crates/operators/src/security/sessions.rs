@@ -31,10 +31,10 @@ pub(super) const SESSIONS: Parameter = Parameter {
 };
 
 /// What makes the keys of sessions ready.
-pub(super) trait Ready: Send + Sync + 'static {
+pub(super) trait KeyMaker: Send + Sync + 'static {
     /// A key, ready.
     type Key: Send + Sync + 'static;
-    /// Makes a key ready, where it stays: a copy that is moved from is not overwritten.
+    /// Makes a key ready.
     ///
     /// # Errors
     /// If the operator does not take it.
@@ -42,7 +42,7 @@ pub(super) trait Ready: Send + Sync + 'static {
 }
 
 /// A keyed operator that computes items of many keys, some at a time.
-pub(super) trait Keyed: Ready {
+pub(super) trait Keyed: KeyMaker {
     /// The memory of one thread.
     type Scratch: Send;
     /// The scratch, with room for [`TOGETHER`] items.
@@ -260,7 +260,7 @@ pub(super) type Table<K> = Arc<Versions<SessionTable<K>>>;
 ///
 /// # Errors
 /// A key that `operator` does not take; more keys than there may be.
-pub(super) fn table<K: Ready>(
+pub(super) fn table<K: KeyMaker>(
     sessions: &spec::Sessions,
     operator: &K,
 ) -> Result<Table<K::Key>, SetupError> {
@@ -270,18 +270,18 @@ pub(super) fn table<K: Ready>(
 }
 
 /// The control of `table`, whose keys `operator` makes ready.
-pub(super) fn control<K: Ready>(operator: &Arc<K>, table: &Table<K::Key>) -> Arc<dyn Control> {
+pub(super) fn control<K: KeyMaker>(operator: &Arc<K>, table: &Table<K::Key>) -> Arc<dyn Control> {
     let (operator, table) = (Arc::clone(operator), Arc::clone(table));
     Arc::new(Changer { operator, table })
 }
 
 /// The control of a table of sessions.
-struct Changer<K: Ready> {
+struct Changer<K: KeyMaker> {
     operator: Arc<K>,
     table: Table<K::Key>,
 }
 
-impl<K: Ready> Control for Changer<K> {
+impl<K: KeyMaker> Control for Changer<K> {
     fn change(&self, bytes: &[u8]) -> Result<(), ChangeError> {
         let mut made = Vec::new();
         for change in changes(bytes) {

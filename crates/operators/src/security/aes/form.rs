@@ -190,7 +190,7 @@ impl<'a> Places<'a> for Overlays<'a> {
         form.overlaid(overlay)
     }
 
-    /// As a step is hardly more work there.
+    /// Not told apart: stepping through overlays costs the same.
     #[inline(always)]
     fn strided(self) -> Result<Self, Self> {
         Err(self)

@@ -103,9 +103,13 @@ trait LaneKeys<T: Blocks, const W: usize> {
 }
 
 /// One key for all.
-struct Same<'a, K, const N: usize>(&'a K);
+struct CommonKey<'a, K, const N: usize>(&'a K);
 
-impl<T: Blocks, K: Rounds<T, N>, const N: usize, const W: usize> LaneKeys<T, W> for Same<'_, K, N> {
+impl<T, K, const N: usize, const W: usize> LaneKeys<T, W> for CommonKey<'_, K, N>
+where
+    T: Blocks,
+    K: Rounds<T, N>,
+{
     #[inline(always)]
     fn encrypt(&self, t: T, blocks: [T::Four; W]) -> [T::Four; W] {
         encrypt::<T, N, W>(t, self.0, blocks)
@@ -113,16 +117,16 @@ impl<T: Blocks, K: Rounds<T, N>, const N: usize, const W: usize> LaneKeys<T, W> 
 }
 
 /// A key for each: those of a register's blocks together.
-struct Gathered<F, const N: usize, const W: usize>([[F; N]; W]);
+struct GatheredKeys<F, const N: usize, const W: usize>([[F; N]; W]);
 
-impl<T: Blocks, const N: usize, const W: usize> OwnRounds<T, N, W> for Gathered<T::Four, N, W> {
+impl<T: Blocks, const N: usize, const W: usize> OwnRounds<T, N, W> for GatheredKeys<T::Four, N, W> {
     #[inline(always)]
     fn at(&self, _t: T, w: usize, r: usize, i: usize) -> T::Reg {
         self.0[w][i][r]
     }
 }
 
-impl<T: Blocks, const N: usize, const W: usize> LaneKeys<T, W> for Gathered<T::Four, N, W> {
+impl<T: Blocks, const N: usize, const W: usize> LaneKeys<T, W> for GatheredKeys<T::Four, N, W> {
     #[inline(always)]
     fn encrypt(&self, t: T, blocks: [T::Four; W]) -> [T::Four; W] {
         encrypt_each::<T, N, W>(t, self, blocks)
@@ -130,16 +134,16 @@ impl<T: Blocks, const N: usize, const W: usize> LaneKeys<T, W> for Gathered<T::F
 }
 
 /// A key for each, read where it lies, for registers of one block.
-struct Apart<'k, const N: usize>([&'k [[u8; BLOCK]; N]; LANES_MAX]);
+struct StoredKeys<'k, const N: usize>([&'k [[u8; BLOCK]; N]; LANES_MAX]);
 
-impl<T: Blocks, const N: usize, const W: usize> OwnRounds<T, N, W> for Apart<'_, N> {
+impl<T: Blocks, const N: usize, const W: usize> OwnRounds<T, N, W> for StoredKeys<'_, N> {
     #[inline(always)]
     fn at(&self, t: T, w: usize, r: usize, i: usize) -> T::Reg {
         t.broadcast(t.load_block(&self.0[4 * w + r][i]))
     }
 }
 
-impl<T: Blocks, const N: usize, const W: usize> LaneKeys<T, W> for Apart<'_, N> {
+impl<T: Blocks, const N: usize, const W: usize> LaneKeys<T, W> for StoredKeys<'_, N> {
     #[inline(always)]
     fn encrypt(&self, t: T, blocks: [T::Four; W]) -> [T::Four; W] {
         encrypt_each::<T, N, W>(t, self, blocks)
@@ -158,16 +162,16 @@ fn advance_all<'k, T, S, const N: usize, const W: usize>(
     S: Source<'k, (), N>,
 {
     if !S::EACH {
-        return advance::<T, W>(t, &Same::<_, N>(keys), chains, count);
+        return advance::<T, W>(t, &CommonKey::<_, N>(keys), chains, count);
     }
     let mut own = [chains.keys[0].data::<N>(); LANES_MAX];
     for lane in 0..4 * W {
         own[lane] = chains.keys[lane].data();
     }
     if T::REGS == 4 {
-        return advance::<T, W>(t, &Apart(own), chains, count);
+        return advance::<T, W>(t, &StoredKeys(own), chains, count);
     }
-    let mut gathered = Gathered([[t.zeros(); N]; W]);
+    let mut gathered = GatheredKeys([[t.zeros(); N]; W]);
     for w in 0..W {
         for i in 0..N {
             let mut from = [std::ptr::null(); 4];

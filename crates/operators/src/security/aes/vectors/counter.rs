@@ -72,9 +72,8 @@ impl<T: Blocks, const BITS: u32> Counter<T, BITS> {
 impl<T: Blocks> Counter<T, 32> {
     /// The blocks of `W` times four, with the first key added; and itself behind them. All calls before had the same `W`.
     ///
-    /// The first number of a group is 2 more than a multiple of the group, so each is the first one, added bit by bit to a constant. The last
-    /// two numbers belong to the next multiple, and start from the next group's first. One sum bit by bit gives each block, where adding a
-    /// number and then a key takes two.
+    /// Within a group, number = first XOR constant, as the first is 2 more than a multiple of the group. The last two numbers belong to the next
+    /// multiple, so they start from the next group's first. One XOR gives each block, where adding a number and then a key takes two sums.
     #[inline(always)]
     pub(super) fn next_started<const N: usize, const W: usize>(
         &mut self,
@@ -156,21 +155,61 @@ const fn bits<const W: usize>(lanes: u8) -> [[u8; 64]; REGS_MAX] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::blocks::Task;
+    use super::super::{Made, made};
     use super::*;
+    use crate::security::aes::Aes;
 
-    /// By addition, for the registers of one block and of two, and groups of eight blocks and of sixteen.
-    #[test]
-    fn a_block_is_that_of_its_group_or_the_next_in_other_bits() {
-        for (lanes, of_group, bits) in [(1, 8, bits::<2>(1)), (2, 16, bits::<4>(2))] {
-            for group in (0..192).step_by(of_group) {
-                for number in 0..of_group {
-                    let (r, lane) = (number / lanes, number % lanes);
-                    let is_of_next = r * lanes + 2 >= of_group;
-                    let base = group + lane + 2 + if is_of_next { of_group } else { 0 };
-                    let byte = base as u8 ^ bits[r][16 * lane + LAST];
-                    assert_eq!(usize::from(byte), group + number + 2, "{number} of {group}");
+    const NONCE: [u8; 12] = *b"of 12 bytes!";
+
+    /// The counter blocks of GCM's text, with the first key, in 70 groups: the last byte runs over several times.
+    struct Groups;
+
+    impl Made for Groups {
+        type Out = ();
+
+        fn by<T: Blocks>(self, proof: T) {
+            proof.enter(self);
+        }
+    }
+
+    impl<T: Blocks> Task<T> for Groups {
+        type Out = ();
+
+        #[inline(always)]
+        fn run<const W: usize, const L: usize>(self, t: T) {
+            let one = t.one();
+            let [low, high] = [&NONCE[..8], &NONCE[8..]].map(|bytes| {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                u64::from_le_bytes(word)
+            });
+            let key = [t.set_words([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210])];
+            let mut counter = Counter::<T, 32>::new(t, t.set_words([low, high]), 0, 2);
+            let mut number = 2u32;
+            for group in 0..70 {
+                for four in counter.next_started::<1, L>(t, &key) {
+                    let mut blocks = [0; 64];
+                    t.store(&mut blocks, four);
+                    for block in blocks.as_chunks::<16>().0 {
+                        let mut right = [0; 16];
+                        right[..12].copy_from_slice(&NONCE);
+                        right[12..].copy_from_slice(&number.to_be_bytes());
+                        let started = one.start(t.load_block(&right), t.low(key[0]));
+                        t.store_block(&mut right, started);
+                        assert_eq!(*block, right, "number {number}, in group {group}");
+                        number += 1;
+                    }
                 }
             }
+            assert!(number > 2 * 256);
+        }
+    }
+
+    #[test]
+    fn each_block_has_the_next_number() {
+        for path in Aes::PATHS {
+            made(*path, Groups);
         }
     }
 }

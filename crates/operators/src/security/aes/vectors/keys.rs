@@ -1,6 +1,7 @@
 //! Keys as modes use them, and whose they are: all items' or each item's own.
 
 use std::cell::Cell;
+use std::mem::offset_of;
 
 use dpb_core::prefetch::prefetch;
 use dpb_core::sessions::SessionTable;
@@ -9,7 +10,7 @@ use zeroize::Zeroize;
 
 use super::blocks::{Blocks, Rounds, Task};
 use super::rounds::broadcast;
-use crate::security::aes::form::{Form, Mode, Parts, Places, Work};
+use crate::security::aes::form::{BLOCK, Form, Mode, Parts, Places, Work};
 
 /// The round keys of the longer keys, and of the shorter.
 pub(super) const LONG: usize = 15;
@@ -85,7 +86,7 @@ impl Extra for TweakKeys {
     }
 }
 
-/// Fetches the lines of the first `N` keys, which begin in the first quarter of a line.
+/// Fetches the lines of the first `N` keys, which begin at the start of a line or one key behind it.
 #[inline(always)]
 fn lines<const N: usize>(keys: &[u8]) {
     for at in (0..16 * N).step_by(64) {
@@ -218,6 +219,8 @@ impl<'k, E: Extra, const N: usize> Source<'k, E, N> for OfSessions<'k, E, N> {
 
     #[inline(always)]
     fn prefetch(self, session: Option<u32>) {
+        const { assert!(offset_of!(Keys<E>, data) == BLOCK) };
+        const { assert!(offset_of!(Keys<E>, extra).is_multiple_of(64)) };
         if let Some(session) = session
             && let Some(keys) = self.table.key(session)
         {

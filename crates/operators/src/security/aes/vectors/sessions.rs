@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use dpb_core::sessions::{SessionTable, number};
+use dpb_core::sessions::{NUMBER_BYTES, SessionTable, number};
 use dpb_core::versions::Reader;
 use dpb_core::{
     Batch, BatchOut, Control, InPlace, JobError, Kernel, Material, NotInPlace, OpSpec, OutputShape,
@@ -16,26 +16,26 @@ use super::keys::{Expansion, Keys, LONG, OfSessions, SHORT};
 use super::modes::Modes;
 use crate::security::aes::form::{Form, Places, Work};
 use crate::security::aes::rekeyed;
-use crate::security::sessions::{self, Ready, Table};
+use crate::security::sessions::{self, KeyMaker, Table};
 
 /// The kernel: of the modes whose keys have an `E`, on the instruction set of `T`.
 pub(super) struct PerSession<T, E: Modes> {
     proof: T,
-    /// Of items that begin with a number.
+    /// Of items without their numbers.
     form: Form,
-    keys: Arc<MadeReady<T, E>>,
+    maker: Arc<Maker<T, E>>,
     table: Table<Keys<E>>,
 }
 
-/// Makes keys ready.
-struct MadeReady<T, E> {
+/// Makes keys ready, each where it stays: a copy that is moved from is not overwritten.
+struct Maker<T, E> {
     proof: T,
     /// The operator, with a key that is no session's.
     of: OpSpec,
     keys: PhantomData<fn() -> E>,
 }
 
-impl<T: Blocks, E: Modes> Ready for MadeReady<T, E> {
+impl<T: Blocks, E: Modes> KeyMaker for Maker<T, E> {
     type Key = Keys<E>;
 
     fn ready(&self, key: &[u8]) -> Result<Arc<Keys<E>>, SetupError> {
@@ -55,16 +55,16 @@ impl<T: Blocks, E: Modes> PerSession<T, E> {
     /// # Errors
     /// A key that the operator does not take; more keys than there may be.
     pub(super) fn new(proof: T, sessions: &spec::Sessions, form: Form) -> Result<Self, SetupError> {
-        let keys = Arc::new(MadeReady {
+        let maker = Arc::new(Maker {
             proof,
             of: sessions.of.clone(),
             keys: PhantomData,
         });
         Ok(Self {
             proof,
-            form: form.numbered(true),
-            table: sessions::table(sessions, &*keys)?,
-            keys,
+            form,
+            table: sessions::table(sessions, &*maker)?,
+            maker,
         })
     }
 
@@ -136,15 +136,16 @@ impl<T: Blocks, E: Modes> Kernel for PerSession<T, E> {
     }
 
     fn dst_len(&self, item_len: usize) -> usize {
-        self.form.output_bytes_max(item_len)
+        let rest = item_len.saturating_sub(NUMBER_BYTES);
+        self.form.output_bytes_max(rest)
     }
 
     fn in_place(&self) -> Result<usize, NotInPlace> {
-        Ok(self.form.head_bytes())
+        Ok(NUMBER_BYTES + self.form.head_bytes())
     }
 
     fn control(&self) -> Option<Arc<dyn Control>> {
-        Some(sessions::control(&self.keys, &self.table))
+        Some(sessions::control(&self.maker, &self.table))
     }
 
     fn run(
