@@ -97,10 +97,13 @@ fn main() {
     }
 }
 
+/// One turn of a side over all frames.
+type Turn<'a> = Box<dyn FnMut() + 'a>;
+
 /// Times each side in turn.
 fn compare(frames: &[Buf], dpdk: Option<&Dpdk>, rounds: usize, turns: usize) {
     let peer = dpdk.map(|dpdk| dpdk.side(frames));
-    let mut sides: Vec<(&str, Box<dyn FnMut() + '_>)> = vec![
+    let mut sides: Vec<(&str, Turn<'_>)> = vec![
         ("Headers", Box::new(bursts(frames, |_, _| {}))),
         ("Headers and keys", Box::new(bursts(frames, keys()))),
         ("Frame", Box::new(single(frames))),

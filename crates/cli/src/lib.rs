@@ -63,7 +63,7 @@ use dpb_operators::registry::{self, Entry, Operators};
 use exit::Failure;
 pub use operators::DATABASE;
 use output::{Asked, Format};
-use task::Tasks;
+use task::{Task, Tasks};
 
 /// The version and, if it was built in a checkout, its revision.
 const VERSION: &str = env!("DPB_VERSION");
@@ -282,7 +282,9 @@ fn estimate(matches: &ArgMatches) -> Option<Duration> {
 
 /// The task that a command line asks for, and what stands behind its verb.
 fn asked(matches: &ArgMatches) -> Option<(&'static Task, &ArgMatches)> {
-    let (mut name, mut flags) = matches.subcommand().map(|(verb, flags)| (verb.to_owned(), flags))?;
+    let (mut name, mut flags) = matches
+        .subcommand()
+        .map(|(verb, flags)| (verb.to_owned(), flags))?;
     while let Some((verb, inner)) = flags.subcommand() {
         name = format!("{name} {verb}");
         flags = inner;

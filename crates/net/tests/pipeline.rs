@@ -12,8 +12,8 @@ use std::time::Duration;
 use dpb_core::port::{PacketPort, PortStats};
 use dpb_core::{Buf, JobError, SetupError, VirtualClock, WallClock};
 use dpb_net::pipeline::{
-    Account, Burst, Choice, Dispatcher, Idle, Line, Mark, Output, Packet, Part, Reason,
-    Remote, Settings, Shard, Sharding, Stage, Station, Toeplitz, WhenFull, Whole, Work, Workers,
+    Account, Burst, Choice, Dispatcher, Idle, Line, Mark, Output, Packet, Part, Reason, Remote,
+    Settings, Shard, Sharding, Stage, Station, Toeplitz, WhenFull, Whole, Work, Workers,
     WorkersError, each, ring, rss,
 };
 use dpb_net::programs::forward::{Addresses, bridge};

@@ -33,7 +33,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dpb-net",
         ],
     ),
-    ("dpb-peers", &["dpb-core", "dpb-operators", "dpb-accel", "dpb-net"]),
+    (
+        "dpb-peers",
+        &["dpb-core", "dpb-operators", "dpb-accel", "dpb-net"],
+    ),
     ("prototype", &["dpb-core", "dpb-operators", "dpb-cli"]),
     (
         "inspect",

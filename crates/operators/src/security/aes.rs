@@ -288,12 +288,10 @@ fn per_session(
 ) -> Result<Box<dyn AnyKernel>, SetupError> {
     let (form, _) = Form::of(&sessions.of)?;
     let (name, paths) = (sessions.of.name(), Aes::paths_of(form.mode));
-    let is_library = match path.among(name, paths)? {
-        Implementation::Portable => true,
-        Implementation::AwsLc => cfg!(feature = "aws-lc"),
-        _ => false,
-    };
-    if is_library {
+    let path = path.among(name, paths)?;
+    let is_built = path != Implementation::AwsLc || cfg!(feature = "aws-lc");
+    let is_library = matches!(path, Implementation::Portable | Implementation::AwsLc);
+    if is_library && is_built {
         let operator = PerSession::new(&sessions.of, path)?;
         return Ok(Box::new(Sessions::new(sessions, operator)?));
     }
