@@ -14,7 +14,9 @@ use dpb_net::port::{AfPacket, AfXdp, Dated, Tap, pair, pair_of, wait};
 
 mod support;
 
-use support::{Rights, exchange, fill, frame, ip, is_inside, is_ours, make_link, receive, send};
+use support::{
+    Rights, exchange, fill, frame, heap_frame, ip, is_inside, is_ours, make_link, receive, send,
+};
 
 /// Says why a test is over: only rights that are missing, or a part of the kernel, are a reason.
 fn skip(what: &str, error: &io::Error) {
@@ -393,7 +395,7 @@ fn af_xdp_sends_without_root() {
     exchange(&mut left, &mut right);
     let mut came = Vec::new();
     assert_eq!(left.receive(&mut came, 9).expect("works"), 0);
-    let many: VecDeque<Buf> = (0..1000).map(|i| frame(&mut pair()[0], i, 60)).collect();
+    let many: VecDeque<Buf> = (0..1000).map(|i| heap_frame(i, 60)).collect();
     send(&mut left, many);
     receive(&mut right, 1000);
     assert_eq!(
@@ -437,7 +439,7 @@ fn af_xdp_both_ways() {
         for i in 0..5000 {
             send(
                 &mut left,
-                VecDeque::from([frame(&mut pair()[0], i, 60 + i as usize % 1000)]),
+                VecDeque::from([heap_frame(i, 60 + i as usize % 1000)]),
             );
             let there: VecDeque<Buf> = receive(&mut right, 1).into();
             send(&mut right, there);
@@ -498,10 +500,7 @@ fn af_xdp_counts_what_it_loses() {
         Err(error) => return skip("AF_XDP", &error),
     };
     let mut left = open("left");
-    send(
-        &mut left,
-        (0..100).map(|i| frame(&mut pair()[0], i, 60)).collect(),
-    );
+    send(&mut left, (0..100).map(|i| heap_frame(i, 60)).collect());
     let came = receive(&mut right, 32);
     assert!(came.iter().all(is_ours));
     let stats = right.stats();
@@ -511,10 +510,7 @@ fn af_xdp_counts_what_it_loses() {
         "{stats:?}"
     );
     // The frames that were received are held, and the rest was lent meanwhile.
-    send(
-        &mut left,
-        (0..100).map(|i| frame(&mut pair()[0], i, 60)).collect(),
-    );
+    send(&mut left, (0..100).map(|i| heap_frame(i, 60)).collect());
     let more = receive(&mut right, 32);
     let stats = right.stats();
     assert_eq!(

@@ -115,6 +115,13 @@ pub fn frame(port: &mut dyn PacketPort, number: u32, len: usize) -> Buf {
     frame
 }
 
+/// A frame of the heap's memory.
+pub fn heap_frame(number: u32, len: usize) -> Buf {
+    let mut frame = Buf::zeroed(len).expect("memory");
+    fill(&mut frame, number);
+    frame
+}
+
 /// True if the frame is for experiments. Others use an interface, too.
 pub fn is_ours(frame: &Buf) -> bool {
     frame.get(12..14) == Some(&EXPERIMENT)
