@@ -26,6 +26,8 @@ pub mod error;
 pub mod evidence;
 pub mod family;
 pub mod file;
+#[cfg(feature = "huge-pages")]
+pub mod huge;
 pub mod in_place;
 pub mod items;
 mod layout;

@@ -4,17 +4,26 @@
 //! Each finds its flow or makes one, in one pass over the burst, and nothing is lost on the way: a full table is an outcome of a packet,
 //! and a flow that ends is handed out with its counters.
 //!
-//! The layout is made for tables that fit no cache. A bucket is half a cache line: fifteen tags of sixteen bits, compared at once. Behind each tag stands
-//! one line with key, state and counters. A packet of a known flow reads one line of tags and one flow, and both are asked for while the packets
-//! before it are worked on. Buckets that are full spill into a second one that the tag leads to (partial-key cuckoo hashing: Fan, Andersen and
-//! Kaminsky, "MemC3", NSDI 2013), and say so, so that a new flow reads no second bucket where nothing was spilled.
+//! The layout is made for tables that fit no cache. A packet of a known flow reads one line of tags and one flow, and both are asked for while
+//! other packets are worked on. The tags and numbers of ten flows stand in a line and are compared at once; a flow is a line of its own with key, state and
+//! counters. It never moves: its [`Slot`] is a number that is its own as long as it lives, so that programs keep what else they know of flows in arrays.
+//!
+//! Beside the table stand [NAT44](nat), the table as an [operator] behind dpb's seam, and a model of [a table in hardware](hardware).
 //!
 //! Hashes are keyed for each table: whoever sends packets does not know which of them meet.
 
 mod bucket;
 mod expiry;
+pub mod hardware;
 mod hash;
+mod index;
 mod key;
+mod ledger;
+pub mod nat;
+pub mod operator;
+mod record;
+mod steering;
+mod sync;
 mod table;
 mod tcp;
 #[cfg(test)]
@@ -23,5 +32,7 @@ mod tests;
 pub use expiry::Timeouts;
 pub use hash::HashKey;
 pub use key::{Direction, Key, Tuple, V4, V6};
-pub use table::{Flow, Found, Seen, Slot, Stats, Table, TableError};
+pub use record::{Flow, Found, Seen, Slot, Stats};
+pub use steering::{HashedEnds, Rss, RssError, Steering};
+pub use table::{Table, TableError};
 pub use tcp::{Flags, State};

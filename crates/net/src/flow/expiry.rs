@@ -1,6 +1,7 @@
 //! How long a flow lives without a packet.
 
 use super::State;
+use super::record::Limits;
 
 /// Milliseconds without a packet after which a flow is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +16,8 @@ pub struct Timeouts {
     pub transitory_ms: u32,
     /// Of closed ones: twice the longest life of a segment (RFC 9293, 3.4.2).
     pub closed_ms: u32,
-    /// Within so long a table looks at each flow once, if it is asked to often enough: a flow's room is free at most so long after its end.
+    /// Within so long a table looks at each flow once, if it is asked to often enough: a flow's room is free at most so long after its end. A look
+    /// reads the flow's line, one behind another: of ten million flows 640 MB a turn.
     pub turn_ms: u32,
 }
 
@@ -34,10 +36,9 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// True if a flow in `state` that was last seen at `last_ms` is over.
-    #[inline(always)]
-    pub(super) fn are_over(&self, state: State, last_ms: u32, now_ms: u32) -> bool {
-        now_ms.wrapping_sub(last_ms) > self.of(state)
+    /// Of each state by its number.
+    pub(super) fn by_number(&self) -> Limits {
+        std::array::from_fn(|number| self.of(State::of(number as u8)))
     }
 
     /// That of a flow in `state`.

@@ -82,6 +82,12 @@ fn rest([low, high]: [u16; 2], protocol: u8) -> u64 {
 }
 
 impl V4 {
+    /// A key of two ends, address and port, that are not alike: in another order it is another key.
+    pub(super) fn of_ends(own: (u32, u16), other: (u32, u16), protocol: u8) -> Self {
+        let addresses = u64::from(own.0) << 32 | u64::from(other.0);
+        Self([addresses, rest([own.1, other.1], protocol)])
+    }
+
     /// The tuple of a packet of [`Direction::Up`].
     pub fn tuple(&self) -> Tuple<u32> {
         let Self([addresses, rest]) = *self;

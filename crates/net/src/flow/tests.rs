@@ -377,5 +377,196 @@ fn tables_for_none_and_for_too_many() {
 #[test]
 fn flows_fill_lines() {
     assert_eq!((size_of::<Flow<2>>(), size_of::<Flow<5>>()), (64, 128));
-    assert_eq!(size_of::<super::bucket::Bucket>(), 32);
+}
+
+/// Flows of which a hash that only tests know says that all are in one bucket.
+fn of_one_bucket(hash_key: &HashKey, count: usize) -> Vec<Seen<2>> {
+    let meet = |packet: &Seen<2>| hash_key.hash(&packet.key) >> 52 == 0;
+    (0..).map(datagram).filter(meet).take(count).collect()
+}
+
+/// Whoever knew the key could have all flows meet. Then there is room for each still, in the overflow at last, and each is found and ended.
+#[test]
+fn flows_that_meet_have_room() {
+    let hash_key = HashKey::new(77);
+    let capacity = 300;
+    let packets = of_one_bucket(&hash_key, capacity + 1);
+    let mut table = Table::<2>::new(capacity, hash_key, Timeouts::default()).expect("a table");
+    let mut found = Vec::new();
+    for round in 0..3 {
+        found.clear();
+        table.burst(&packets[..capacity], 0, &mut found, |_| panic!());
+        assert!(found.iter().all(|found| matches!(found, Found::New(_))));
+        assert!(
+            table.overflowed() > 0,
+            "one bucket and the others of its tags hold fewer"
+        );
+        table.burst(&packets[capacity..], 0, &mut found, |_| panic!());
+        assert_eq!(found.pop(), Some(Found::Full));
+        table.burst(&packets[..capacity], 1, &mut found, |_| panic!());
+        assert!(
+            found[capacity..]
+                .iter()
+                .all(|found| matches!(found, Found::Known(_)))
+        );
+        // Backwards, forwards, and in no order.
+        let mut keys: Vec<V4> = packets[..capacity]
+            .iter()
+            .map(|packet| packet.key)
+            .collect();
+        let mut random = SplitMix64::new(round);
+        match round {
+            0 => keys.reverse(),
+            1 => {}
+            _ => (1..capacity).for_each(|i| keys.swap(i, random.below(i + 1))),
+        }
+        let mut ended = 0;
+        assert_eq!(
+            table.end_burst(&keys, |flow| ended +=
+                flow.packets(Direction::Up) + flow.packets(Direction::Down)),
+            capacity
+        );
+        assert_eq!(ended, 2 * capacity as u64);
+        assert_eq!((table.len(), table.overflowed()), (0, 0));
+        assert_eq!(table.end_burst(&keys, |_| panic!()), 0);
+    }
+}
+
+/// A flow's slot is its own from its first packet to its end, whatever comes and goes around it.
+#[test]
+fn a_slot_is_kept() {
+    let mut table = Table::<2>::new(500, HashKey::new(5), Timeouts::default()).expect("a table");
+    let mut random = SplitMix64::new(5);
+    let mut slots: HashMap<V4, Slot> = HashMap::new();
+    let mut found = Vec::new();
+    for _ in 0..2000 {
+        let burst: Vec<_> = (0..10)
+            .map(|_| datagram(random.below(700) as u32))
+            .collect();
+        found.clear();
+        table.burst(&burst, 0, &mut found, |_| panic!("none is over"));
+        for (packet, found) in burst.iter().zip(&found) {
+            match found {
+                Found::Known(slot) => assert_eq!(slots[&packet.key], *slot),
+                Found::New(slot) => {
+                    assert!(slot.number() < 500);
+                    assert!(slots.values().all(|other| other != slot));
+                    slots.insert(packet.key, *slot);
+                }
+                Found::Full => assert_eq!(slots.len(), 500),
+            }
+        }
+        let ending: Vec<V4> = slots.keys().copied().take(random.below(12)).collect();
+        let mut ended = Vec::new();
+        table.end_burst(&ending, |flow| ended.push((flow.key(), flow.slot())));
+        assert_eq!(ended.len(), ending.len());
+        for (key, slot) in ended {
+            assert_eq!(slots.remove(&key), Some(slot));
+        }
+        assert_eq!(table.len(), slots.len());
+        for (key, slot) in &slots {
+            assert_eq!(table.flow(*slot).key(), *key);
+        }
+    }
+}
+
+/// Packets that may not begin a flow count at those that there are, and are missed else.
+#[test]
+fn packets_that_begin_nothing() {
+    let mut table = Table::<2>::new(10, HashKey::new(5), SHORT).expect("a table");
+    let [here, gone] = [datagram(1), datagram(2)];
+    for packet in [here, gone] {
+        let put = table.put(packet.key, packet.direction, 0);
+        assert!(matches!(put, Found::New(_)));
+        let again = table.put(packet.key, packet.direction, 0);
+        assert!(matches!(again, Found::Known(_)));
+    }
+    assert!(table.end(&gone.key).is_some());
+    let mut known = Vec::new();
+    table.known(&[here, gone, here], 10, &mut known, |_| {
+        panic!("none is over")
+    });
+    let slot = table.get(&here.key, 10).map(Flow::slot);
+    assert_eq!(known, [slot, None, slot]);
+    let stats = table.stats();
+    assert_eq!((stats.offered, stats.missed, stats.refused), (3, 1, 0));
+    let flow = table.get(&here.key, 10).expect("there");
+    assert_eq!(flow.packets(here.direction), 2);
+}
+
+/// Half of all flows have one packet, as on a campus's uplink; flows end by time. Every packet is at a flow that lives, at one that has ended, or refused, and no flow
+/// outlives its time by more than a turn.
+#[test]
+fn churn_with_flows_of_one_packet() {
+    let mut table = Table::<2>::new(2000, HashKey::new(6), SHORT).expect("a table");
+    let mut random = SplitMix64::new(6);
+    let (mut ended, mut found) = (Sum::default(), Vec::new());
+    let (mut offered, mut refused) = (0, 0);
+    let mut next_flow = 0;
+    for now_ms in 0..2000 {
+        let burst: Vec<_> = (0..64)
+            .map(|_| match random.below(2) {
+                0 => {
+                    next_flow += 1;
+                    datagram(next_flow)
+                }
+                _ => datagram(next_flow - random.below(1 + next_flow.min(500) as usize) as u32),
+            })
+            .collect();
+        found.clear();
+        table.burst(&burst, now_ms, &mut found, |flow| ended.add(flow));
+        offered += burst.len() as u64;
+        refused += found.iter().filter(|found| **found == Found::Full).count() as u64;
+        table.expire(now_ms, |flow| {
+            let over_ms = flow.seen_ms().1 + SHORT.datagrams_ms;
+            assert!((over_ms + 1..=over_ms + 1 + SHORT.turn_ms).contains(&now_ms));
+            ended.add(flow);
+        });
+    }
+    let mut live = Sum::default();
+    // Those that are over and were not looked at yet, too.
+    table.all().for_each(|flow| live.add(flow));
+    assert_eq!(offered, live.packets + ended.packets + refused);
+    let stats = table.stats();
+    assert_eq!(
+        (stats.offered, stats.refused, stats.missed),
+        (offered, refused, 0)
+    );
+    assert!(stats.began > 30_000 && refused < offered / 10, "{stats:?}");
+}
+
+/// IPv6's flows are two lines, and as exact.
+#[test]
+fn flows_of_ipv6_come_and_go() {
+    let mut table = Table::<5>::new(100, HashKey::new(8), SHORT).expect("a table");
+    let packet = |i: u32| {
+        let tuple = Tuple {
+            addresses: [u128::from(i) << 64 | 1, 2],
+            ports: [1000, 53],
+            protocol: 17,
+        };
+        let (key, direction) = tuple.key();
+        Seen {
+            key,
+            direction,
+            bytes: 60,
+            flags: None,
+        }
+    };
+    let packets: Vec<_> = (0..150).map(packet).collect();
+    let mut found = Vec::new();
+    for now_ms in [0, 10] {
+        table.burst(&packets, now_ms, &mut found, |_| panic!("none is over"));
+    }
+    assert_eq!(table.stats().refused, 100);
+    let mut ended = Sum::default();
+    table.expire_all(61, |flow| ended.add(flow));
+    assert_eq!(
+        ended,
+        Sum {
+            packets: 200,
+            bytes: 12_000
+        }
+    );
+    assert!(table.is_empty());
 }

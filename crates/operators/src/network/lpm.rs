@@ -10,7 +10,6 @@ mod direct;
 mod ends;
 mod generator;
 mod hops;
-mod huge;
 mod live;
 mod loaded;
 mod lookup;

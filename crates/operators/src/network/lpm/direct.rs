@@ -3,8 +3,9 @@
 //!
 //! Where longer prefixes decide, the fine table gives the number of a child, as blocks do: so lookups enter the trie there. What a
 //! byte does not hold, the trie looks up from its root. Codes are small where hops are frequent, so few lookups meet those.
+use dpb_core::huge::Huge;
+
 use super::block::Leaf;
-use super::huge::Huge;
 use super::values::Values;
 
 /// In place of a code: the trie knows. Codes are below; above, counted down from 255, are the children of the node for the first

@@ -5,9 +5,10 @@
 //! as in DIR-24-8, of a quarter of its size: the fine table's and the page's, whose place the address and the first byte say. What a byte
 //! does not hold, the trie knows, as it does where there is no more room.
 
+use dpb_core::huge::Huge;
+
 use super::block::Leaf;
 use super::direct::{ASK, SLOTS, byte_of};
-use super::huge::Huge;
 use super::values::Values;
 
 /// Bytes of a page: the values of a byte.

@@ -15,8 +15,9 @@
 //! code  = codes of the line [how many of its ends are below bytes 4 and 5]
 //! ```
 
+use dpb_core::huge::Huge;
+
 use super::direct::SLOTS;
-use super::huge::Huge;
 
 /// The way on: in the low byte the mask, above it the place, in words, of a table or a line.
 pub(super) type Entry = u32;
