@@ -7,7 +7,7 @@ use std::process::Command;
 
 const FILES: [&str; 5] = ["shim.c", "crypto.c", "compress.c", "port.c", "heap.c"];
 /// Compiled for each of the levels.
-const LEVEL_FILES: [&str; 3] = ["sums.c", "routes.c", "packets.c"];
+const LEVEL_FILES: [&str; 4] = ["sums.c", "routes.c", "packets.c", "flows.c"];
 const HEADERS: [&str; 3] = ["shim.h", "parts.h", "libraries.h"];
 
 /// Levels of instruction sets, of which the shim takes the best that the CPU has (`has` in `shim.c` asks for just these); and what

@@ -33,7 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dpb-net",
         ],
     ),
-    ("dpb-peers", &["dpb-core", "dpb-operators", "dpb-accel"]),
+    ("dpb-peers", &["dpb-core", "dpb-operators", "dpb-accel", "dpb-net"]),
     ("prototype", &["dpb-core", "dpb-operators", "dpb-cli"]),
     (
         "inspect",

@@ -15,7 +15,8 @@
 #define DPB_LEVEL_PARTS(level)                                  \
 	extern const struct dpb_sums dpb_sums_##level;          \
 	extern const struct dpb_lookups dpb_lookups_##level;    \
-	extern const struct dpb_packets dpb_packets_##level
+	extern const struct dpb_packets dpb_packets_##level;    \
+	extern const struct dpb_flows dpb_flows_##level
 
 DPB_LEVEL_PARTS(base);
 #ifdef __x86_64__

@@ -64,7 +64,8 @@ struct rte_mempool *dpb_bare_mbufs(const char *name, uint32_t n)
 
 #define LEVEL(of)                                                                                             \
 	{                                                                                                     \
-		.level = #of, .sums = &dpb_sums_##of, .lookups = &dpb_lookups_##of, .packets = &dpb_packets_##of \
+		.level = #of, .sums = &dpb_sums_##of, .lookups = &dpb_lookups_##of, .packets = &dpb_packets_##of, \
+		.flows = &dpb_flows_##of                                                                      \
 	}
 
 static const struct dpb_libraries levels[] = {

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPB_DPDK_ABI 4
+#define DPB_DPDK_ABI 5
 
 /* Most operations or packets of one call. */
 #define DPB_BURST 64
@@ -218,12 +218,34 @@ struct dpb_packets {
 	void (*close)(struct dpb_pieces *pieces);
 };
 
+struct dpb_flow_table;
+
+/* Flows in rte_hash, for one thread. `n` keys lie one behind another, each of the table's length; hashes are those of `hashes`. */
+struct dpb_flows {
+	int (*open)(uint32_t entries, uint32_t key_len, struct dpb_flow_table **table);
+	void (*hashes)(const struct dpb_flow_table *table, const uint8_t *keys, uint32_t n, uint32_t *hashes);
+	/* Begins flows, each with a packet of so many bytes; how many there is no room for. */
+	uint32_t (*add)(struct dpb_flow_table *table, const uint8_t *keys, const uint32_t *hashes, const uint32_t *lens,
+			uint32_t n, uint32_t now);
+	uint32_t (*remove)(struct dpb_flow_table *table, const uint8_t *keys, const uint32_t *hashes, uint32_t n);
+	/* Counts packets at their flows by bulk calls of `size` keys, 64 at most; how many have one. */
+	uint32_t (*count)(struct dpb_flow_table *table, const uint8_t *keys, uint32_t *hashes, const uint32_t *lens, uint32_t n,
+			  uint32_t size, uint32_t now);
+	/* The same, and begins those that there are not; how many there is no room for. */
+	uint32_t (*pass)(struct dpb_flow_table *table, const uint8_t *keys, uint32_t *hashes, const uint32_t *lens, uint32_t n,
+			 uint32_t now);
+	/* Packets of a flow; 0 if there is none. */
+	uint64_t (*packets)(const struct dpb_flow_table *table, const uint8_t *key);
+	void (*close)(struct dpb_flow_table *table);
+};
+
 /* Compiled for one level of instruction sets. */
 struct dpb_libraries {
 	const char *level; /* of instruction sets: "base", "avx2", "avx512" */
 	const struct dpb_sums *sums;
 	const struct dpb_lookups *lookups;
 	const struct dpb_packets *packets;
+	const struct dpb_flows *flows;
 };
 
 struct dpb_crypto_queue;

@@ -11,6 +11,7 @@
 //! they refuse, [`Packets`] calls them on what they take. What DPDK's own call costs without what the operator needs around it, bytes
 //! turned round and results in their slots, is [`Routes::bursts_v4`] and [`Hashes::bulk`].
 
+mod flows;
 mod routes;
 
 use std::num::NonZeroU32;
@@ -25,6 +26,7 @@ use dpb_core::{
 
 use super::raw::{self, Eal, Pieces, Sum, Work};
 use super::sys::libraries::SUMMED_MAX;
+pub use flows::Flows;
 pub use routes::{PrefixMatch, Routes};
 
 /// Jobs that a queue may hold.

@@ -1,6 +1,6 @@
 //! DPDK's environment and memory, behind types whose construction proves what they need. What the devices do is in
 //! `raw/`: `queue.rs` owns jobs while a device works on them (`operation.rs`, `flight.rs`, `burst.rs`), `pmd.rs` is a device, `crypto.rs` and `compress.rs` the two kinds of
-//! them; `port.rs` is network devices; `libraries.rs`, `routes.rs` and `pieces.rs` are DPDK's own libraries.
+//! them; `port.rs` is network devices; `libraries.rs`, `routes.rs`, `flows.rs` and `pieces.rs` are DPDK's own libraries.
 #![allow(unsafe_code)]
 
 mod burst;
@@ -8,6 +8,7 @@ mod cipher;
 mod compress;
 mod crypto;
 mod flight;
+mod flows;
 mod libraries;
 mod operation;
 mod pieces;
@@ -28,6 +29,7 @@ pub(super) use cipher::Cipher;
 pub(super) use compress::{Check, Coding, CompressDevice, Guard};
 pub(super) use crypto::{CryptoDevice, Session};
 pub(super) use flight::Over;
+pub(super) use flows::Flows;
 pub(super) use libraries::{Hash, Libraries, Sum, Tuples};
 pub(super) use operation::{Digest, End, Iv, Operation, Recipe, Step};
 pub(super) use pieces::{Pieces, Work};

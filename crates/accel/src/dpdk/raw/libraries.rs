@@ -126,6 +126,11 @@ impl Libraries {
         // SAFETY: as above.
         unsafe { &*self.table.packets }
     }
+
+    pub(super) fn flows(&self) -> &'static sys::Flows {
+        // SAFETY: as above.
+        unsafe { &*self.table.flows }
+    }
 }
 
 /// A Toeplitz hash with its key.

@@ -34,6 +34,12 @@ pub(in crate::dpdk) struct Pieces {
     _private: [u8; 0],
 }
 
+/// `struct dpb_flow_table`.
+#[repr(C)]
+pub(in crate::dpdk) struct FlowTable {
+    _private: [u8; 0],
+}
+
 #[repr(C)]
 pub(in crate::dpdk) struct Sums {
     pub(in crate::dpdk) choose_crc: unsafe extern "C" fn() -> c_int,
@@ -113,11 +119,28 @@ pub(in crate::dpdk) struct Packets {
 }
 
 #[repr(C)]
+pub(in crate::dpdk) struct Flows {
+    pub(in crate::dpdk) open: unsafe extern "C" fn(u32, u32, *mut *mut FlowTable) -> c_int,
+    pub(in crate::dpdk) hashes: unsafe extern "C" fn(*const FlowTable, *const u8, u32, *mut u32),
+    pub(in crate::dpdk) add:
+        unsafe extern "C" fn(*mut FlowTable, *const u8, *const u32, *const u32, u32, u32) -> u32,
+    pub(in crate::dpdk) remove:
+        unsafe extern "C" fn(*mut FlowTable, *const u8, *const u32, u32) -> u32,
+    pub(in crate::dpdk) count:
+        unsafe extern "C" fn(*mut FlowTable, *const u8, *mut u32, *const u32, u32, u32, u32) -> u32,
+    pub(in crate::dpdk) pass:
+        unsafe extern "C" fn(*mut FlowTable, *const u8, *mut u32, *const u32, u32, u32) -> u32,
+    pub(in crate::dpdk) packets: unsafe extern "C" fn(*const FlowTable, *const u8) -> u64,
+    pub(in crate::dpdk) close: unsafe extern "C" fn(*mut FlowTable),
+}
+
+#[repr(C)]
 pub(in crate::dpdk) struct Libraries {
     pub(in crate::dpdk) level: *const c_char,
     pub(in crate::dpdk) sums: *const Sums,
     pub(in crate::dpdk) lookups: *const Lookups,
     pub(in crate::dpdk) packets: *const Packets,
+    pub(in crate::dpdk) flows: *const Flows,
 }
 
 // As the C compiler has them.

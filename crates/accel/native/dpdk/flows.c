@@ -1,0 +1,185 @@
+/* Flows by rte_hash: keys of a fixed length, and beside the table a line for each position with what is counted. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_errno.h>
+#include <rte_hash.h>
+#include <rte_hash_crc.h>
+#include <rte_malloc.h>
+#include <rte_prefetch.h>
+
+#include "libraries.h"
+
+#define SLACK ((size_t)16 << 20)
+/* Of an entry: its line here, and of rte_hash its key with what stands beside, its part of buckets that may be as many again, and its number in a ring. */
+#define ENTRY_BYTES ((size_t)64 + 64 + 64 + 16)
+/* Keys of a bulk call at most, as rte_hash has it. */
+#define BULK RTE_HASH_LOOKUP_BULK_MAX
+
+struct line {
+	uint64_t packets;
+	uint64_t bytes;
+	uint32_t last;
+} __rte_cache_aligned;
+
+struct dpb_flow_table {
+	struct dpb_heap heap;
+	struct rte_hash *hash;
+	struct line *lines;
+	uint32_t key_len;
+};
+
+static void flows_close(struct dpb_flow_table *own)
+{
+	rte_hash_free(own->hash);
+	rte_free(own->lines);
+	dpb_heap_close(&own->heap);
+	free(own);
+}
+
+static int flows_open(uint32_t entries, uint32_t key_len, struct dpb_flow_table **opened)
+{
+	struct dpb_flow_table *own = calloc(1, sizeof(*own));
+	struct rte_hash_parameters parameters = {
+		.entries = entries, .key_len = key_len, .hash_func = rte_hash_crc, .hash_func_init_val = 0};
+	char name[16];
+	int error;
+
+	if (own == NULL)
+		return -ENOMEM;
+	own->key_len = key_len;
+	error = dpb_heap_open(&own->heap, ((size_t)entries + 64) * 2 * ENTRY_BYTES + SLACK);
+	if (error != 0) {
+		free(own);
+		return error;
+	}
+	dpb_name(name);
+	parameters.name = name;
+	parameters.socket_id = own->heap.socket;
+	own->hash = rte_hash_create(&parameters);
+	if (own->hash != NULL) {
+		size_t lines = (size_t)rte_hash_max_key_id(own->hash) + 1;
+
+		own->lines = rte_zmalloc_socket(NULL, lines * sizeof(*own->lines), sizeof(*own->lines), own->heap.socket);
+	}
+	if (own->lines != NULL) {
+		*opened = own;
+		return 0;
+	}
+	error = rte_errno > 0 ? -rte_errno : -ENOMEM;
+	flows_close(own);
+	return error;
+}
+
+static inline const uint8_t *key_of(const struct dpb_flow_table *own, const uint8_t *keys, uint32_t i)
+{
+	return keys + (size_t)i * own->key_len;
+}
+
+static void flows_hashes(const struct dpb_flow_table *own, const uint8_t *keys, uint32_t n, uint32_t *hashes)
+{
+	for (uint32_t i = 0; i < n; i++)
+		hashes[i] = rte_hash_hash(own->hash, key_of(own, keys, i));
+}
+
+static uint32_t flows_add(struct dpb_flow_table *own, const uint8_t *keys, const uint32_t *hashes, const uint32_t *lens,
+			  uint32_t n, uint32_t now)
+{
+	uint32_t refused = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		int32_t at = rte_hash_add_key_with_hash(own->hash, key_of(own, keys, i), hashes[i]);
+
+		if (at < 0)
+			refused++;
+		else
+			own->lines[at] = (struct line){.packets = 1, .bytes = lens[i], .last = now};
+	}
+	return refused;
+}
+
+static uint32_t flows_remove(struct dpb_flow_table *own, const uint8_t *keys, const uint32_t *hashes, uint32_t n)
+{
+	uint32_t removed = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		removed += rte_hash_del_key_with_hash(own->hash, key_of(own, keys, i), hashes[i]) >= 0;
+	return removed;
+}
+
+/* One bulk call, and what it found counted. */
+static inline uint32_t count_bulk(struct dpb_flow_table *own, const uint8_t *keys, uint32_t *hashes, const uint32_t *lens,
+				  uint32_t n, uint32_t now, int32_t *at)
+{
+	const void *places[BULK];
+	uint32_t found = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		places[i] = key_of(own, keys, i);
+	rte_hash_lookup_with_hash_bulk(own->hash, places, hashes, n, at);
+	for (uint32_t i = 0; i < n; i++)
+		if (at[i] >= 0)
+			rte_prefetch0(&own->lines[at[i]]);
+	for (uint32_t i = 0; i < n; i++) {
+		struct line *line;
+
+		if (at[i] < 0)
+			continue;
+		line = &own->lines[at[i]];
+		line->packets++;
+		line->bytes += lens[i];
+		line->last = now;
+		found++;
+	}
+	return found;
+}
+
+static uint32_t flows_count(struct dpb_flow_table *own, const uint8_t *keys, uint32_t *hashes, const uint32_t *lens, uint32_t n,
+			    uint32_t size, uint32_t now)
+{
+	int32_t at[BULK];
+	uint32_t found = 0;
+
+	size = RTE_MIN(size, (uint32_t)BULK);
+	for (uint32_t first = 0; first < n; first += size)
+		found += count_bulk(own, key_of(own, keys, first), hashes + first, lens + first, RTE_MIN(n - first, size), now,
+				    at);
+	return found;
+}
+
+static uint32_t flows_pass(struct dpb_flow_table *own, const uint8_t *keys, uint32_t *hashes, const uint32_t *lens, uint32_t n,
+			   uint32_t now)
+{
+	int32_t at[BULK];
+	uint32_t refused = 0;
+
+	for (uint32_t first = 0; first < n; first += BULK) {
+		uint32_t count = RTE_MIN(n - first, (uint32_t)BULK);
+
+		count_bulk(own, key_of(own, keys, first), hashes + first, lens + first, count, now, at);
+		for (uint32_t i = 0; i < count; i++)
+			if (at[i] < 0)
+				refused += flows_add(own, key_of(own, keys, first + i), hashes + first + i, lens + first + i, 1,
+						     now);
+	}
+	return refused;
+}
+
+static uint64_t flows_packets(const struct dpb_flow_table *own, const uint8_t *key)
+{
+	int32_t at = rte_hash_lookup(own->hash, key);
+
+	return at < 0 ? 0 : own->lines[at].packets;
+}
+
+const struct dpb_flows AT_LEVEL(dpb_flows) = {
+	.open = flows_open,
+	.hashes = flows_hashes,
+	.add = flows_add,
+	.remove = flows_remove,
+	.count = flows_count,
+	.pass = flows_pass,
+	.packets = flows_packets,
+	.close = flows_close,
+};
