@@ -23,7 +23,7 @@ pub enum TableError {
 const FLOWS_MAX: usize = Bucket::NUMBERS_MAX;
 /// Packets between a packet's hash and the look at its tags, and as many to its flow: a line from the last cache takes about as long as so many packets. Steps of different
 /// packets alternate, so that lines are asked for one by one: a core keeps track of ten to sixteen, and waits where more are asked for at once.
-const AHEAD: usize = 12;
+const AHEAD: usize = 16;
 /// Packets between the look at a packet's first bucket and the one at its second.
 const ELSEWHERE: usize = AHEAD / 2;
 /// Places for packets under way, a power of two.
