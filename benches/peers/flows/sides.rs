@@ -114,10 +114,9 @@ impl Hashbrown {
             bytes: u64::from(BYTES),
             last: 0,
         };
-        let state = self.state;
-        let hash = Self::hash(&state, key);
-        self.table
-            .insert_unique(hash, (*key, line), |(key, _)| Self::hash(&state, key));
+        let Self { table, state, .. } = self;
+        let hash = Self::hash(state, key);
+        table.insert_unique(hash, (*key, line), |(key, _)| Self::hash(state, key));
     }
 
     /// The first tag and the mask of their numbers; none of an empty table.
@@ -149,9 +148,11 @@ impl Hashbrown {
         for hash in hashes {
             let at = *hash as usize & mask;
             // SAFETY: the table has a tag for each bucket and a group more behind them, as hashbrown 0.17 lays it out.
-            let group = unsafe { _mm_loadu_si128(tags.add(at).cast()) };
-            let equal = _mm_cmpeq_epi8(group, _mm_set1_epi8((hash >> 57) as i8));
-            let places = _mm_movemask_epi8(equal);
+            let places = unsafe {
+                let group = _mm_loadu_si128(tags.add(at).cast());
+                let equal = _mm_cmpeq_epi8(group, _mm_set1_epi8((hash >> 57) as i8));
+                _mm_movemask_epi8(equal)
+            };
             if places != 0 {
                 let index = (at + places.trailing_zeros() as usize) & mask;
                 let entry = tags.wrapping_sub((index + 1) * size_of::<(Key, Line)>());

@@ -67,10 +67,13 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Opens a port on the interface of this name.
+type Open<'a> = dyn Fn(&str) -> Result<Box<dyn PacketPort>, Failure> + 'a;
+
 /// What there is here: each on a pair of interfaces of its own.
 fn sides() -> Result<Vec<Side>, Failure> {
     let mut sides: Vec<Side> = vec![("memory", pair().map(|end| Box::new(end) as _))];
-    let mut add = |name, number, open: &dyn Fn(&str) -> Result<Box<dyn PacketPort>, Failure>| {
+    let mut add = |name, number, open: &Open<'_>| {
         let ends = link(number)?;
         match (open(&ends[0]), open(&ends[1])) {
             (Ok(one), Ok(two)) => sides.push((name, [one, two])),
