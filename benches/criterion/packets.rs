@@ -1,7 +1,7 @@
 //! Headers of packets: dpb's reader of bursts beside the reader of single frames, etherparse, and DPDK's `rte_net_get_ptype`, all on the same
 //! bursts in the same memory.
 //!
-//! Each side has a turn over all frames, in bursts, and the order goes round; what counts is the median of the rounds' ratios. Before that, every frame's
+//! Each side has a turn over all frames, in bursts, and the order goes round; what counts is the median of the rounds' ratios of CPU time. Before that, every frame's
 //! addresses, ports, protocol and place of the payload are compared. DPDK's side is a file of C beside this one, which is compiled and loaded when this starts, where
 //! pkg-config knows DPDK; it needs neither privileges nor huge pages, as it opens no device. Rows with `and keys` make what a
 //! table of flows takes, too. No criterion: its sides' figures would be minutes apart.
@@ -10,13 +10,13 @@
 use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
 use dpb_core::Buf;
 use dpb_core::random::SplitMix64;
 use dpb_net::flow::{Flags, Seen};
 use dpb_net::packet::write::{Ethernet, Ipv4, Ipv6, Tcp, Udp, VlanTag};
 use dpb_net::packet::{Ends, Frame, Headers, ether_type, protocol};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Frames of a burst.
 const BURST: usize = 256;
@@ -117,9 +117,9 @@ fn compare(frames: &[Buf], dpdk: Option<&Dpdk>, rounds: usize, turns: usize) {
     for round in 0..rounds {
         for i in 0..sides.len() {
             let side = (i + round) % sides.len();
-            let start = Instant::now();
+            let start = cpu_ns();
             (0..turns).for_each(|_| sides[side].1());
-            let ns = start.elapsed().as_nanos() as f64 / (turns * frames.len()) as f64;
+            let ns = (cpu_ns() - start) / (turns * frames.len()) as f64;
             times[side].push(ns);
         }
     }
@@ -132,6 +132,12 @@ fn compare(frames: &[Buf], dpdk: Option<&Dpdk>, rounds: usize, turns: usize) {
             median(ratios)
         );
     }
+}
+
+/// The time that this thread has had a core: others' turns do not count.
+fn cpu_ns() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

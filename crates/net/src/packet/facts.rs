@@ -95,8 +95,10 @@ impl Facts {
     /// TCP's flags, of whole packets of TCP.
     #[inline(always)]
     pub fn flags(&self) -> Option<Flags> {
-        let is_tcp = self.protocol == TCP && self.marks.has(Marks::TRANSPORT);
-        is_tcp.then_some(Flags(self.tcp_flags))
+        // Without `&&`, and of a copy, as a burst has TCP and UDP in any order: no branch.
+        let facts = *self;
+        let is_tcp = (facts.protocol == TCP) & facts.marks.has(Marks::TRANSPORT);
+        is_tcp.then_some(Flags(facts.tcp_flags))
     }
 
     /// The direction that the packet has in its flow.

@@ -4,10 +4,11 @@
 //! TCP and UDP take the same instructions, tagged frames and others too, and both directions of a flow: programs meet these mixed, and a
 //! branch that nobody can foretell costs as much as all the rest.
 
-use dpb_core::packet::{IPV4_BYTES, IPV6_BYTES, TCP, UDP, u16_at, u32_at};
+use std::hint::select_unpredictable;
+
+use dpb_core::packet::{IPV4_BYTES, IPV6_BYTES, TCP, UDP, u16_at};
 
 use super::facts::{Facts, Marks, Verdict};
-use super::layers::u128_at;
 use super::tunnel::{GENEVE_PORT, VXLAN_PORT};
 use super::{ETHERNET_BYTES, Places, TAG_BYTES, ether_type};
 
@@ -44,17 +45,17 @@ pub(super) fn v4(frame: &[u8], l3: usize) -> Option<(Plain, [u64; 2])> {
     let head = packet.first_chunk::<{ IPV4_BYTES + L4_BYTES }>()?;
     // Version 4, no options, no fragment.
     const MASK: u64 = u64::from_le_bytes([0xff, 0, 0, 0, 0, 0, 0x3f, 0xff]);
-    let start = u64::from_le_bytes([
-        head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7],
-    ]);
-    let packet_bytes = usize::from(u16_at(head, 2));
+    let start = u64::from_le_bytes(*head.first_chunk()?);
+    let packet_bytes = usize::from(((start >> 16) as u16).swap_bytes());
     if start & MASK != 0x45 || packet_bytes > packet.len() {
         return None;
     }
     let l4 = head.last_chunk::<L4_BYTES>()?;
     let transport = Transport::read(head[9], l4, packet_bytes.saturating_sub(IPV4_BYTES))?;
-    let end = |at: usize, port: u16| u64::from(u32_at(head, at)) << 16 | u64::from(port);
-    let (source, destination) = (end(12, u16_at(l4, 0)), end(16, u16_at(l4, 2)));
+    let addresses = u64::from_be_bytes(*head[12..].first_chunk()?);
+    let ports = u64::from(transport.ports);
+    let source = ((addresses >> 32) << 16) | (ports >> 16);
+    let destination = ((addresses & 0xffff_ffff) << 16) | (ports & 0xffff);
     let is_reversed = source > destination;
     let ends = [source.min(destination), source.max(destination)];
     let plain = transport.row(frame, Verdict::Ipv4, l3, IPV4_BYTES, is_reversed);
@@ -72,9 +73,14 @@ pub(super) fn v6(frame: &[u8], l3: usize) -> Option<(Plain, Ordered<u128>)> {
     }
     let l4 = head.last_chunk::<L4_BYTES>()?;
     let transport = Transport::read(head[6], l4, l4_bytes)?;
+    let address = |at: usize| {
+        head[at..]
+            .first_chunk()
+            .map(|bytes| u128::from_be_bytes(*bytes))
+    };
     let ordered = ordered(
-        (u128_at(head, 8), u16_at(l4, 0)),
-        (u128_at(head, 24), u16_at(l4, 2)),
+        (address(8)?, (transport.ports >> 16) as u16),
+        (address(24)?, transport.ports as u16),
     );
     let plain = transport.row(frame, Verdict::Ipv6, l3, IPV6_BYTES, ordered.is_reversed);
     Some((plain, ordered))
@@ -100,6 +106,8 @@ pub(super) fn ordered<A: Ord + Copy>(source: (A, u16), destination: (A, u16)) ->
 /// TCP or UDP.
 struct Transport {
     protocol: u8,
+    /// The source's above the destination's.
+    ports: u32,
     header_bytes: usize,
     /// Header and payload.
     said_bytes: usize,
@@ -109,24 +117,30 @@ struct Transport {
 impl Transport {
     #[inline(always)]
     fn read(protocol: u8, head: &[u8; L4_BYTES], l4_bytes: usize) -> Option<Self> {
-        let (is_tcp, is_udp) = (protocol == TCP, protocol == UDP);
-        let tcp = usize::from(is_tcp);
-        // Zero, or all ones.
-        let mask = tcp.wrapping_neg();
-        let header_bytes = ((usize::from(head[12] >> 4) * 4) & mask) | (8 & !mask);
-        let said_bytes = (l4_bytes & mask) | (usize::from(u16_at(head, 4)) & !mask);
-        let port = u16_at(head, 2);
-        let may_tunnel = is_udp & ((port == VXLAN_PORT) | (port == GENEVE_PORT));
-        let is_plain = (is_tcp | is_udp)
-            & !may_tunnel
-            & (header_bytes >= 8 + 12 * tcp)
-            & (header_bytes <= said_bytes)
-            & (said_bytes <= l4_bytes);
-        is_plain.then_some(Self {
+        // What is nearly always so is a branch, which costs nothing; what is as it comes is a selection.
+        const PLAIN: u32 = 1 << TCP | 1 << UDP;
+        if protocol >= 32 || (PLAIN >> protocol) & 1 == 0 {
+            return None;
+        }
+        let ports = u32::from_be_bytes(*head.first_chunk()?);
+        // Of TCP too: few have these.
+        if matches!(ports as u16, VXLAN_PORT | GENEVE_PORT) {
+            return None;
+        }
+        let is_tcp = protocol == TCP;
+        let header_bytes = select_unpredictable(is_tcp, usize::from(head[12] >> 4) * 4, 8);
+        let least_bytes = select_unpredictable(is_tcp, 20, 8);
+        let said_bytes = select_unpredictable(is_tcp, l4_bytes, usize::from(u16_at(head, 4)));
+        let tcp_flags = select_unpredictable(is_tcp, head[13], 0);
+        if said_bytes > l4_bytes || header_bytes > said_bytes || header_bytes < least_bytes {
+            return None;
+        }
+        Some(Self {
             protocol,
+            ports,
             header_bytes,
             said_bytes,
-            tcp_flags: head[13] & mask as u8,
+            tcp_flags,
         })
     }
 
