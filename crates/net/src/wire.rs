@@ -34,8 +34,8 @@ use std::io;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dpb_core::random::SplitMix64;
 use dpb_core::port::{PacketPort, PortStats, too_long};
+use dpb_core::random::SplitMix64;
 use dpb_core::{Buf, Clock, SetupError};
 
 use self::lane::Lane;

@@ -11,8 +11,8 @@ use dpb_core::PacketPort;
 use dpb_core::conformance::Counting;
 use dpb_core::{Buf, Direction, JobError, VirtualClock, WallClock};
 use dpb_net::pipeline::{
-    Choice, Line, Output, Packet, Part, Pool, Reason, Shard, Stage, Station, WhenFull,
-    Work, each, ring,
+    Choice, Line, Output, Packet, Part, Pool, Reason, Shard, Stage, Station, WhenFull, Work, each,
+    ring,
 };
 use dpb_net::programs::esp::{Association, Mode, Opening, Tunnel};
 use dpb_net::programs::firewall::{Firewall, Policy, Rules};

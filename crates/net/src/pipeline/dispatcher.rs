@@ -8,8 +8,8 @@ use dpb_core::{Buf, PacketPort};
 
 use super::egress::Egress;
 use super::{
-    Account, Burst, Counters, Live, Mark,  Reason, Remote, Sharding, Stage, StageReport,
-    Tally, WhenFull, Work,
+    Account, Burst, Counters, Live, Mark, Reason, Remote, Sharding, Stage, StageReport, Tally,
+    WhenFull, Work,
 };
 
 /// Receives from ports, gives each packet to the core that its flow belongs to, and sends what comes back. The cores run a

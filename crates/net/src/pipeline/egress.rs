@@ -5,7 +5,7 @@ use std::io;
 
 use dpb_core::{Buf, PacketPort};
 
-use super::{Account, Burst, Drops,  Reason, Tally};
+use super::{Account, Burst, Drops, Reason, Tally};
 
 /// The choice of a loop whose way on has no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

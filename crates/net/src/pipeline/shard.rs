@@ -7,7 +7,7 @@ use std::io;
 use dpb_core::PacketPort;
 
 use super::egress::Egress;
-use super::{Account, Burst, Line, Live,  Stage, Tally, WhenFull, Work};
+use super::{Account, Burst, Line, Live, Stage, Tally, WhenFull, Work};
 
 /// Ports and a line of stages, driven by one loop: packets are received, go through the stages, and are sent by the port that their mark says.
 pub struct Shard {

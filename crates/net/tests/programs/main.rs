@@ -1,6 +1,6 @@
 //! The programs against what others say: etherparse reads and sums, RustCrypto decrypts, scapy encrypted, and rules are tried one after the other.
 
-#[path = "../support/mod.rs"]
+#[path = "../pipeline_support/mod.rs"]
 mod support;
 
 mod esp;
