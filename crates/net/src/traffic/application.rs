@@ -167,7 +167,7 @@ impl Applications {
     }
 }
 
-/// Conversations of a mix, ready to be sent.
+/// Conversations of a mix, ready to be sent. Flows that take the same one have the same bytes, random fields and QUIC's connection IDs included.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     key: u64,

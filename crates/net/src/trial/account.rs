@@ -202,7 +202,8 @@ mod tests {
 
     #[test]
     fn sums_that_are_wrong() {
-        let wrong: [(&str, fn(&mut Account)); 5] = [
+        type Spoil = fn(&mut Account);
+        let wrong: [(&str, Spoil); 5] = [
             ("never sent", |account| account.impossible = 1),
             ("95 packets arrived", |account| account.received = 95),
             ("5 packets refused and 96", |account| {

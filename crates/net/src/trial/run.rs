@@ -19,7 +19,7 @@ pub struct Plan {
     pub schedule: Schedule,
     /// For so long packets are due.
     pub duration_ns: u64,
-    /// For so long what is under way may still arrive, after the last packet was due.
+    /// For so long what is under way may still arrive, after the last packet was due and the last one was taken.
     pub settle_ns: u64,
     /// What a packet may be offered after its departure, and what amount of traffic may be later than that, before the generator was late. CSIT's is 10 µs.
     pub tolerance_ns: u64,
@@ -139,6 +139,8 @@ struct Sender<'a, T: ?Sized> {
     /// Numbers of the next frame that is made, and of the first in `out`.
     next: u64,
     first_out: u64,
+    /// When the port last took something.
+    last_taken_ns: u64,
     tolerance_ns: u64,
 }
 
@@ -180,6 +182,9 @@ impl<T: Traffic + ?Sized> Sender<'_, T> {
         let taken = port.send(&mut self.out);
         let taken = taken.map_err(|source| failed(port, source))?;
         self.out_offered_ns.drain(..taken);
+        if taken > 0 {
+            self.last_taken_ns = now_ns;
+        }
         self.first_out += taken as u64;
         // What the port has no room for is tried again for a while, and then refused: a system that is slow must not slow its load down.
         while let Some(offered_ns) = self.out_offered_ns.front().copied()
@@ -260,6 +265,7 @@ where
         out_offered_ns: VecDeque::with_capacity(AHEAD),
         next: 0,
         first_out: 0,
+        last_taken_ns: 0,
         tolerance_ns: plan.tolerance_ns,
     };
     let mut came = Vec::with_capacity(BURST);
@@ -267,7 +273,6 @@ where
     while clock.now_ns() < start_ns {
         step();
     }
-    let end_ns = plan.duration_ns + plan.settle_ns;
     let took_ns = loop {
         sender.make(&mut **from)?;
         let now_ns = sender.pacer.elapsed_ns(clock);
@@ -284,7 +289,8 @@ where
         came.drain(..).for_each(|frame| sender.pool.give(frame));
         step();
         let now_ns = sender.pacer.elapsed_ns(clock);
-        if sender.is_done() && now_ns >= end_ns {
+        let last_ns = plan.duration_ns.max(sender.last_taken_ns);
+        if sender.is_done() && now_ns >= last_ns + plan.settle_ns {
             break now_ns;
         }
     };

@@ -349,7 +349,7 @@ mod tests {
 
         fn is_valid(&mut self) -> bool {
             self.phases += 1;
-            self.phases % self.invalid_every != 0
+            !self.phases.is_multiple_of(self.invalid_every)
         }
     }
 

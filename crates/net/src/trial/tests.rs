@@ -264,7 +264,13 @@ fn reordering_is_counted_with_its_extent() {
 /// Counters that do not add up make no number.
 #[test]
 fn a_wire_that_lies_about_its_losses_has_no_number() {
-    let one_in_ten = |i: u64| if i % 10 == 0 { Fate::Lose } else { Fate::Pass };
+    let one_in_ten = |i: u64| {
+        if i.is_multiple_of(10) {
+            Fate::Lose
+        } else {
+            Fate::Pass
+        }
+    };
     let too_few = |packets: u64| lost_by_the_wire(packets - 1);
     let error = over_wire(&mut one_in_ten.clone(), &too_few).expect_err("999 of 1000");
     assert!(
@@ -319,7 +325,8 @@ impl Forwarder {
                 false => self.dropped += 1,
             }
         }
-        self.credit = (self.credit + self.per_s * self.turn_ns as f64 / 1e9).min(32.0);
+        let more = self.per_s * self.turn_ns as f64 / 1e9;
+        self.credit = (self.credit + more).min(32.0 + more);
         while self.credit >= 1.0
             && let Some(packet) = self.queue.pop_front()
         {
