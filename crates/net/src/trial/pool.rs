@@ -2,7 +2,6 @@
 
 use dpb_core::{Buf, PacketPort, SetupError};
 
-
 /// Buffers of one port, by their lengths: a buffer's length is its frame's, so each length needs buffers of its own.
 #[derive(Debug, Default)]
 pub struct Pool {

@@ -6,9 +6,7 @@ use std::io;
 use dpb_core::measure::latency::Latencies;
 use dpb_core::{Buf, Clock, PacketPort, SetupError};
 
-use super::{
-    Account, Balance, Drops, FlowOrder, Imbalance, Latency, Order, Pool, Receiver,
-};
+use super::{Account, Balance, Drops, FlowOrder, Imbalance, Latency, Order, Pool, Receiver};
 use crate::search::{Measurer, TrialInput, TrialOutput};
 use crate::traffic::{DEPARTURES_NS, Pacer, Schedule, StampKey, Traffic, TrafficError};
 

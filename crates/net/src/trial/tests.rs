@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use dpb_core::random::SplitMix64;
 use dpb_core::port::PortStats;
+use dpb_core::random::SplitMix64;
 use dpb_core::{Buf, Clock, PacketPort, SetupError, VirtualClock};
 
 use super::*;
