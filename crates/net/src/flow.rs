@@ -28,6 +28,7 @@ mod table;
 mod tcp;
 #[cfg(test)]
 mod tests;
+pub mod toeplitz;
 
 pub use expiry::Timeouts;
 pub use hash::HashKey;
@@ -36,3 +37,4 @@ pub use record::{Flow, Found, Seen, Slot, Stats};
 pub use steering::{HashedEnds, Rss, RssError, Steering};
 pub use table::{Table, TableError};
 pub use tcp::{Flags, State};
+pub use toeplitz::Toeplitz;

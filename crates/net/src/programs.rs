@@ -12,6 +12,7 @@
 pub mod esp;
 pub mod firewall;
 pub mod forward;
+mod network;
 
 use std::fmt;
 use std::num::NonZeroU32;

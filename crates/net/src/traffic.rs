@@ -42,7 +42,6 @@ mod replay;
 mod schedule;
 mod sizes;
 mod stamp;
-mod sum;
 #[cfg(test)]
 mod tests;
 

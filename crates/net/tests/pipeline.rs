@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use dpb_core::port::{PacketPort, PortStats};
 use dpb_core::{Buf, JobError, SetupError, VirtualClock, WallClock};
+use dpb_net::flow::toeplitz::{self, Toeplitz};
 use dpb_net::pipeline::{
     Account, Burst, Choice, Dispatcher, Idle, Line, Mark, Output, Packet, Part, Reason, Remote,
-    Settings, Shard, Sharding, Stage, Station, Toeplitz, WhenFull, Whole, Work, Workers,
-    WorkersError, each, ring, rss,
+    Settings, Shard, Sharding, Stage, Station, WhenFull, Whole, Work, Workers, WorkersError, each,
+    ring,
 };
 use dpb_net::programs::forward::{Addresses, bridge};
 use dpb_net::wire::{End, Plan, Wire};
@@ -411,7 +412,7 @@ fn dispatch(when_full: WhenFull, count: u32) -> (Vec<Account>, Vec<Buf>, Vec<Vec
     loops.push((
         "dispatcher".into(),
         Box::new(move || {
-            let sharding = Sharding::new(Toeplitz::new(rss::SYMMETRIC_KEY), cores);
+            let sharding = Sharding::new(Toeplitz::new(toeplitz::SYMMETRIC_KEY), cores);
             let ports = ports.into();
             let dispatcher = Dispatcher::new("dispatcher", ports, sharding, remotes, 32, when_full);
             Ok(Box::new(dispatcher) as Box<dyn Work>)
@@ -719,10 +720,10 @@ fn an_operator_hashes_for_the_table() {
             .expect("supported")
     };
     let alloc = |len| Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len });
-    let sharding = || Sharding::new(Toeplitz::new(rss::SYMMETRIC_KEY), 5);
+    let sharding = || Sharding::new(Toeplitz::new(toeplitz::SYMMETRIC_KEY), 5);
     let mut ours = sharding();
     let mut theirs = sharding()
-        .with_operator(operator(rss::SYMMETRIC_KEY), 64, alloc)
+        .with_operator(operator(toeplitz::SYMMETRIC_KEY), 64, alloc)
         .expect("the same key");
     let mut frames: Vec<Buf> = (0..100).map(|i| support::buf(&of_flow(i, 0, 10))).collect();
     frames.push(support::buf(&[0; 60]));
@@ -738,7 +739,7 @@ fn an_operator_hashes_for_the_table() {
         assert_eq!(a.len(), frames.len() + 1);
     }
     let error = sharding()
-        .with_operator(operator(rss::MICROSOFTS_KEY), 64, alloc)
+        .with_operator(operator(toeplitz::MICROSOFTS_KEY), 64, alloc)
         .expect_err("another key");
     assert!(
         error.to_string().contains("give it form=ipv4-ports"),

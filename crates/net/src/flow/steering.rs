@@ -1,7 +1,7 @@
 //! Which shard a packet comes to: receive-side scaling as network cards have it (Toeplitz hash and redirection table), for those who choose a packet's
 //! ports so that its reply comes to them.
 
-use super::Tuple;
+use super::{Toeplitz, Tuple};
 
 /// Says to which shard a card gives a packet.
 pub trait Steering {
@@ -29,54 +29,35 @@ pub enum HashedEnds {
 /// Receive-side scaling over IPv4. Of TCP and UDP addresses and ports are hashed, of other protocols addresses alone.
 #[derive(Clone)]
 pub struct Rss {
-    /// The part of the hash that each value of each byte of a tuple adds: source, destination, source port, destination port, in network order.
-    by_byte: Box<[[u32; 256]; TUPLE_BYTES]>,
+    toeplitz: Toeplitz,
     /// The shard for the lowest bits of a hash.
     redirection: Vec<u16>,
     ends: HashedEnds,
 }
 
-/// The bytes of a tuple with ports.
-const TUPLE_BYTES: usize = 12;
-/// The part of a key that is used for them.
-const KEY_BYTES: usize = TUPLE_BYTES + 4;
-
 /// Why there is no such scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RssError {
-    /// The key is too short.
-    #[error("a key of {0} bytes; at least {KEY_BYTES}")]
-    Key(usize),
     /// The lowest bits of a hash cannot be the index.
     #[error("a redirection table of {0} entries; a power of two is needed")]
     Redirection(usize),
 }
 
 impl Rss {
-    /// With a card's `key` (40 bytes or more) and redirection table.
+    /// With the hash of a card's key, and its redirection table.
     ///
     /// # Errors
     /// [`RssError`].
-    pub fn new(key: &[u8], redirection: Vec<u16>, ends: HashedEnds) -> Result<Self, RssError> {
-        if key.len() < KEY_BYTES {
-            return Err(RssError::Key(key.len()));
-        }
+    pub fn new(
+        toeplitz: Toeplitz,
+        redirection: Vec<u16>,
+        ends: HashedEnds,
+    ) -> Result<Self, RssError> {
         if !redirection.len().is_power_of_two() {
             return Err(RssError::Redirection(redirection.len()));
         }
-        let mut by_byte = Box::new([[0; 256]; TUPLE_BYTES]);
-        for (at, sums) in by_byte.iter_mut().enumerate() {
-            let window = key[at..at + 5].iter();
-            let window = window.fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
-            for (value, sum) in sums.iter_mut().enumerate() {
-                // Bit i of the byte, from the highest on, adds the 32 bits of the key that begin i bits behind the byte's place.
-                for bit in (0..8).filter(|bit| value >> (7 - bit) & 1 == 1) {
-                    *sum ^= (window >> (8 - bit)) as u32;
-                }
-            }
-        }
         Ok(Self {
-            by_byte,
+            toeplitz,
             redirection,
             ends,
         })
@@ -89,26 +70,17 @@ impl Rss {
 
     /// The hash of a packet.
     pub fn hash(&self, tuple: &Tuple<u32>) -> u32 {
-        const TCP: u8 = 6;
-        const UDP: u8 = 17;
-        let [from, to] = tuple.addresses.map(u32::to_be_bytes);
-        let [source, destination] = match tuple.protocol {
-            TCP | UDP => tuple.ports.map(u16::to_be_bytes),
-            _ => [[0; 2]; 2],
-        };
-        let mut sum = 0;
-        if self.ends != HashedEnds::Destination {
-            sum ^= self.part(0, from) ^ self.part(8, source);
+        // Zeroes add nothing.
+        let mut hashed = *tuple;
+        for (i, end) in [HashedEnds::Source, HashedEnds::Destination]
+            .iter()
+            .enumerate()
+        {
+            if self.ends != HashedEnds::Both && self.ends != *end {
+                (hashed.addresses[i], hashed.ports[i]) = (0, 0);
+            }
         }
-        if self.ends != HashedEnds::Source {
-            sum ^= self.part(4, to) ^ self.part(10, destination);
-        }
-        sum
-    }
-
-    fn part<const N: usize>(&self, at: usize, bytes: [u8; N]) -> u32 {
-        let sums = self.by_byte[at..].iter().zip(bytes);
-        sums.fold(0, |sum, (sums, byte)| sum ^ sums[usize::from(byte)])
+        self.toeplitz.hash_v4(&hashed)
     }
 }
 
@@ -128,15 +100,9 @@ impl std::fmt::Debug for Rss {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-
-    /// The key of Microsoft's verification suite for receive-side scaling.
-    pub(in super::super) const KEY: [u8; 40] = [
-        0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f,
-        0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30,
-        0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
-    ];
+    use crate::flow::toeplitz::MICROSOFTS_KEY;
 
     /// Source, destination, their ports, and the hash without and with ports.
     type Case = ([u8; 4], [u8; 4], [u16; 2], u32, u32);
@@ -182,7 +148,12 @@ pub(super) mod tests {
 
     #[test]
     fn microsofts_verification_suite() {
-        let both = Rss::new(&KEY, vec![0; 128], HashedEnds::Both).expect("a key");
+        let both = Rss::new(
+            Toeplitz::new(MICROSOFTS_KEY),
+            vec![0; 128],
+            HashedEnds::Both,
+        )
+        .expect("a key");
         for (from, to, ports, without, with) in SUITE {
             let addresses = [from, to].map(u32::from_be_bytes);
             let tuple = |protocol| Tuple {
@@ -198,7 +169,9 @@ pub(super) mod tests {
 
     #[test]
     fn one_end_is_as_zero_at_the_other() {
-        let rss = |ends| Rss::new(&KEY, Rss::evenly(3, 128), ends).expect("a key");
+        let rss = |ends| {
+            Rss::new(Toeplitz::new(MICROSOFTS_KEY), Rss::evenly(3, 128), ends).expect("a key")
+        };
         let tuple = Tuple {
             addresses: [0x0a00_0001, 0xc000_0201],
             ports: [5000, 80],
@@ -214,11 +187,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn short_keys_and_odd_tables_are_refused() {
-        let new = |key: &[u8], entries| Rss::new(key, vec![0; entries], HashedEnds::Both).err();
-        assert_eq!(new(&KEY[..15], 128), Some(RssError::Key(15)));
+    fn odd_tables_are_refused() {
         for entries in [0, 100] {
-            assert_eq!(new(&KEY, entries), Some(RssError::Redirection(entries)));
+            let toeplitz = Toeplitz::new(MICROSOFTS_KEY);
+            let refused = Rss::new(toeplitz, vec![0; entries], HashedEnds::Both);
+            assert_eq!(refused.err(), Some(RssError::Redirection(entries)));
         }
     }
 }

@@ -11,11 +11,12 @@ use std::ops::Add;
 /// let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
 /// assert_eq!(Sum::of(&bytes).checksum(), !0xddf2);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Sum(u64);
 
 impl Sum {
     /// Of `bytes`; an odd last byte is the first of a word whose other one is zero. At most 2^32 words.
+    #[inline]
     pub fn of(bytes: &[u8]) -> Self {
         // The words in the byte order of memory sum to the same with its bytes swapped (RFC 1071, 2 B).
         let (words, rest) = bytes.as_chunks::<4>();
@@ -28,18 +29,50 @@ impl Sum {
         Self(sum + u64::from(u32::from_le_bytes(last)))
     }
 
+    /// Of eight bytes, which lie in memory as `word` does in little-endian order; of fewer, where zeroes follow.
+    #[inline(always)]
+    pub(crate) fn of_le(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// The same in sixteen bits, to be kept for [`Sum::of_le`].
+    #[inline(always)]
+    pub(crate) fn folded_le(self) -> u16 {
+        folded(self.0)
+    }
+
+    /// The sum of the same bytes if an odd number of others is in front of them.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn at_odd(self) -> Self {
+        Self(folded(self.0).swap_bytes().into())
+    }
+
     /// What the checksum's field must say, if the sum is of everything else; or zero, if everything was summed and the field is right.
+    #[inline(always)]
     pub fn checksum(self) -> u16 {
         !folded(self.0).swap_bytes()
     }
 }
 
+impl PartialEq for Sum {
+    /// True if both give one checksum.
+    fn eq(&self, other: &Self) -> bool {
+        folded(self.0) == folded(other.0)
+    }
+}
+
+impl Eq for Sum {}
+
 impl Add for Sum {
     type Output = Self;
 
     /// Of what both are of; all but the last have an even number of bytes.
+    #[inline(always)]
     fn add(self, other: Self) -> Self {
-        Self(u64::from(folded(self.0)) + u64::from(folded(other.0)))
+        // The carry counts one: 2^64 leaves one when divided by 2^16 - 1.
+        let (sum, carry) = self.0.overflowing_add(other.0);
+        Self(sum + u64::from(carry))
     }
 }
 
@@ -75,6 +108,7 @@ impl Add for Change {
 }
 
 /// Carries added back in until none is left.
+#[inline(always)]
 fn folded(sum: u64) -> u16 {
     let sum = (sum >> 32) + (sum & 0xffff_ffff);
     let sum = (sum >> 32) + (sum & 0xffff_ffff);
@@ -111,6 +145,8 @@ mod tests {
         // Its carries carry.
         assert_eq!(Sum::of(&[0xff; 70_000]).checksum(), 0);
         assert_eq!(Sum::of(&[0xff; 3]).checksum(), 0x00ff);
+        let ones = Sum::of_le(u64::MAX) + Sum::of_le(u64::MAX) + Sum::of_le(1);
+        assert_eq!(ones.folded_le(), 1);
     }
 
     proptest! {
@@ -137,6 +173,22 @@ mod tests {
         fn another_implementation_agrees(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let right = etherparse::checksum::Sum16BitWords::new().add_slice(&bytes).ones_complement();
             prop_assert_eq!(Sum::of(&bytes).checksum(), right.to_be());
+        }
+
+        /// In two parts, the second one at any offset, and eight bytes at a time.
+        #[test]
+        fn any_parts_sum_to_the_whole(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0_usize..200) {
+            let (head, tail) = bytes.split_at(at.min(bytes.len()));
+            let tail = match head.len() % 2 {
+                0 => Sum::of(tail),
+                _ => Sum::of(tail).at_odd(),
+            };
+            let right = Sum::of(&bytes).checksum();
+            prop_assert_eq!((Sum::of(head) + tail).checksum(), right);
+            let (words, rest) = bytes.as_chunks::<8>();
+            let sum = words.iter().fold(Sum::of(rest), |sum, word| sum + Sum::of_le(u64::from_le_bytes(*word)));
+            prop_assert_eq!(sum.checksum(), right);
+            prop_assert_eq!(Sum::of_le(sum.folded_le().into()).checksum(), right);
         }
     }
 }

@@ -35,6 +35,16 @@ impl<'a> Frame<'a> {
         Ok(Self { bytes, layers })
     }
 
+    /// The same without the transport's header, which is payload then and may be anything: for routers, tunnels and whoever else looks no further than
+    /// IP.
+    ///
+    /// # Errors
+    /// The [`Refusal`].
+    pub fn read_network(bytes: &'a [u8], start: Start) -> Result<Self, Refusal> {
+        let layers = Layers::read_network(bytes, 0, start)?;
+        Ok(Self { bytes, layers })
+    }
+
     /// All bytes: of a frame inside of another, those of the outermost one up to the end of this one.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes

@@ -85,6 +85,18 @@ pub(super) struct Layers {
 impl Layers {
     /// Reads the frame or packet that starts at `at`; `bytes` end where it must.
     pub(super) fn read(bytes: &[u8], at: usize, start: Start) -> Result<Self, Refusal> {
+        let mut layers = Self::read_network(bytes, at, start)?;
+        if let (Some(version), None) = (layers.version, layers.fragment) {
+            let (l3, l4) = (layers.places.l3.into(), layers.places.l4.into());
+            let segment = &bytes[l4..layers.end];
+            let (header_bytes, payload_bytes) = layers.read_transport(segment, l4, version)?;
+            layers.place(l3, l4, l4 + header_bytes, payload_bytes)?;
+        }
+        Ok(layers)
+    }
+
+    /// The same without the transport, which is payload.
+    pub(super) fn read_network(bytes: &[u8], at: usize, start: Start) -> Result<Self, Refusal> {
         let mut layers = Self::new(bytes, at, start);
         let l3 = match start {
             Start::Ethernet => layers.read_link(bytes)?,
@@ -99,11 +111,7 @@ impl Layers {
             }
         };
         let l4 = layers.read_ip(bytes, l3, version, Packet::parse_padded)?;
-        let (header_bytes, payload_bytes) = match layers.fragment {
-            None => layers.read_transport(&bytes[l4..layers.end], l4, version)?,
-            Some(_) => (0, layers.end - l4),
-        };
-        layers.place(l3, l4, l4 + header_bytes, payload_bytes)?;
+        layers.place(l3, l4, l4, layers.end - l4)?;
         Ok(layers)
     }
 

@@ -4,14 +4,16 @@ use std::fmt;
 
 use dpb_core::Buf;
 
+use crate::packet::Refusal;
+
 /// The reason for which a packet was dropped, in a word or two. Reasons are open: a stage of one's own has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reason(pub &'static str);
 
 impl Reason {
-    /// A header does not end within the frame.
+    /// The frame ends within Ethernet's header or a tag, or its IP packet does not have the length that it says.
     pub const TRUNCATED: Self = Self("truncated");
-    /// A header contradicts itself, or a checksum is wrong.
+    /// Another header is cut short or contradicts itself, or a checksum is wrong.
     pub const MALFORMED: Self = Self("malformed");
     /// Neither IPv4 nor IPv6, where a stage needs one of them.
     pub const NOT_IP: Self = Self("not IP");
@@ -31,6 +33,15 @@ impl Reason {
     pub const CORE_GONE: Self = Self("core gone");
     /// There is no memory for the longer packet that would be made of it.
     pub const NO_MEMORY: Self = Self("no memory");
+}
+
+impl From<Refusal> for Reason {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Ethernet | Refusal::Tag | Refusal::IpLength => Self::TRUNCATED,
+            _ => Self::MALFORMED,
+        }
+    }
 }
 
 impl fmt::Display for Reason {

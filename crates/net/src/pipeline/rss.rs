@@ -8,86 +8,9 @@ use std::sync::Arc;
 
 use dpb_core::{Buf, Buffers, Operator, SetupError, Span, Stage};
 
-use super::headers::{Fragment, Headers, TCP, UDP, Version};
-
-/// The Toeplitz hash with one key: each bit of the input that is set adds 32 bits of the key, those that start where the bit stands.
-#[derive(Clone)]
-pub struct Toeplitz {
-    key: [u8; KEY_BYTES],
-    /// The sum that each value of each half byte of an input adds.
-    halves: Box<[[u32; 16]]>,
-}
-
-/// Bytes of a key: enough for two IPv6 addresses and two ports.
-pub const KEY_BYTES: usize = 40;
-/// Bytes of the longest input.
-const INPUT_BYTES_MAX: usize = 36;
-
-/// The key of Woo and Park, of which every sixteenth bit is the same.
-pub const SYMMETRIC_KEY: [u8; KEY_BYTES] = {
-    let mut key = [0x6d; KEY_BYTES];
-    let mut i = 1;
-    while i < KEY_BYTES {
-        key[i] = 0x5a;
-        i += 2;
-    }
-    key
-};
-
-/// The key of Microsoft's verification suite ("Verifying the RSS Hash Calculation").
-pub const MICROSOFTS_KEY: [u8; KEY_BYTES] = [
-    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
-    0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c,
-    0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
-];
-
-impl Toeplitz {
-    /// The hash with `key`.
-    pub fn new(key: [u8; KEY_BYTES]) -> Self {
-        // The 32 bits of the key that start at bit `at`.
-        let window = |at: usize| {
-            let byte = |i: usize| u64::from(*key.get(at / 8 + i).unwrap_or(&0));
-            let bits = (0..5).fold(0, |bits, i| bits << 8 | byte(i));
-            (bits >> (8 - at % 8)) as u32
-        };
-        let half = |at: usize| {
-            let adds = |value: usize| {
-                let set = (0..4).filter(|bit| value & (8 >> bit) != 0);
-                set.fold(0, |sum, bit| sum ^ window(at * 4 + bit))
-            };
-            std::array::from_fn(adds)
-        };
-        Self {
-            key,
-            halves: (0..INPUT_BYTES_MAX * 2).map(half).collect(),
-        }
-    }
-
-    /// The hash of `input`.
-    ///
-    /// # Panics
-    /// If that is longer than 36 bytes.
-    #[inline]
-    pub fn hash(&self, input: &[u8]) -> u32 {
-        assert!(input.len() <= INPUT_BYTES_MAX, "as long as a key is for");
-        let mut hash = 0;
-        for (byte, halves) in input.iter().zip(self.halves.as_chunks::<2>().0) {
-            hash ^= halves[0][usize::from(byte >> 4)] ^ halves[1][usize::from(byte & 15)];
-        }
-        hash
-    }
-
-    /// The key.
-    pub fn key(&self) -> &[u8; KEY_BYTES] {
-        &self.key
-    }
-}
-
-impl std::fmt::Debug for Toeplitz {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Toeplitz({:02x?})", self.key)
-    }
-}
+use crate::flow::toeplitz::{INPUT_BYTES_MAX, Toeplitz};
+use crate::flow::{Steering, Tuple};
+use crate::packet::{Ends, Frame, Start, protocol};
 
 /// Spreads packets over shards: by a hash, whose low bits choose an entry of a redirection table.
 #[derive(Debug)]
@@ -231,6 +154,13 @@ impl Sharding {
     }
 }
 
+/// So a program that chooses ports, NAT for one, knows the shard of the reply.
+impl Steering for Sharding {
+    fn shard(&self, tuple: &Tuple<u32>) -> usize {
+        self.of_hash(self.toeplitz.hash_v4(tuple)).into()
+    }
+}
+
 impl Engine {
     fn has_room(&self) -> bool {
         (self.packets.len() + 1) * TUPLE_BYTES <= self.tuples[0].len()
@@ -260,131 +190,34 @@ impl Engine {
 
 /// The part of a packet that network cards hash: addresses, and ports if they are there and it is TCP or UDP.
 fn input(frame: &[u8]) -> Option<Input> {
-    let headers = Headers::of(frame).ok()?;
+    let frame = Frame::read_network(frame, Start::Ethernet).ok()?;
     let mut input = [0; INPUT_BYTES_MAX];
-    let (at, addresses) = match headers.version {
-        Version::V4 => (headers.network + 12, 8),
-        Version::V6 => (headers.network + 8, 32),
+    let mut len = 0;
+    let mut put = |bytes: &[u8]| {
+        input[len..len + bytes.len()].copy_from_slice(bytes);
+        len += bytes.len();
     };
-    input[..addresses].copy_from_slice(&frame[at..at + addresses]);
-    let has_ports = matches!(headers.protocol, TCP | UDP)
-        && headers.fragment == Fragment::Whole
-        && headers.end - headers.transport >= 4;
-    if !has_ports {
-        return Some((input, addresses));
+    match frame.ends()? {
+        Ends::V4(addresses) => put(addresses.map(u32::to_be_bytes).as_flattened()),
+        Ends::V6(addresses) => put(addresses.map(u128::to_be_bytes).as_flattened()),
     }
-    let ports = &frame[headers.transport..headers.transport + 4];
-    input[addresses..addresses + 4].copy_from_slice(ports);
-    Some((input, addresses + 4))
+    let has_ports = matches!(frame.protocol(), Some(protocol::TCP | protocol::UDP));
+    if let (true, None, Some(ports)) = (
+        has_ports,
+        frame.fragment(),
+        frame.payload().first_chunk::<4>(),
+    ) {
+        put(ports);
+    }
+    Some((input, len))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
-
     use proptest::prelude::*;
 
     use super::*;
-
-    fn v4(destination: &str, source: &str, ports: Option<[u16; 2]>) -> Vec<u8> {
-        let address = |text: &str| text.parse::<Ipv4Addr>().expect("an address").octets();
-        let mut input = [address(source), address(destination)].concat();
-        let [to, from] = ports.unwrap_or_default();
-        if ports.is_some() {
-            input.extend([from, to].map(u16::to_be_bytes).concat());
-        }
-        input
-    }
-
-    fn v6(destination: &str, source: &str, ports: Option<[u16; 2]>) -> Vec<u8> {
-        let address = |text: &str| text.parse::<Ipv6Addr>().expect("an address").octets();
-        let mut input = [address(source), address(destination)].concat();
-        let [to, from] = ports.unwrap_or_default();
-        if ports.is_some() {
-            input.extend([from, to].map(u16::to_be_bytes).concat());
-        }
-        input
-    }
-
-    #[test]
-    fn microsofts_verification_suite_holds() {
-        let hash = Toeplitz::new(MICROSOFTS_KEY);
-        // Destination and its port, source and its port, the hash of addresses, the hash with ports.
-        for (destination, to, source, from, addresses, all) in [
-            (
-                "161.142.100.80",
-                1766,
-                "66.9.149.187",
-                2794,
-                0x323e_8fc2,
-                0x51cc_c178,
-            ),
-            (
-                "65.69.140.83",
-                4739,
-                "199.92.111.2",
-                14230,
-                0xd718_262a,
-                0xc626_b0ea,
-            ),
-            (
-                "12.22.207.184",
-                38024,
-                "24.19.198.95",
-                12898,
-                0xd2d0_a5de,
-                0x5c2b_394a,
-            ),
-            (
-                "209.142.163.6",
-                2217,
-                "38.27.205.30",
-                48228,
-                0x8298_9176,
-                0xafc7_327f,
-            ),
-            (
-                "202.188.127.2",
-                1303,
-                "153.39.163.191",
-                44251,
-                0x5d18_09c5,
-                0x10e8_28a2,
-            ),
-        ] {
-            assert_eq!(hash.hash(&v4(destination, source, None)), addresses);
-            assert_eq!(hash.hash(&v4(destination, source, Some([to, from]))), all);
-        }
-        for (destination, to, source, from, addresses, all) in [
-            (
-                "3ffe:2501:200:3::1",
-                1766,
-                "3ffe:2501:200:1fff::7",
-                2794,
-                0x2cc1_8cd5,
-                0x4020_7d3d,
-            ),
-            (
-                "ff02::1",
-                4739,
-                "3ffe:501:8::260:97ff:fe40:efab",
-                14230,
-                0x0f0c_461c,
-                0xdde5_1bbf,
-            ),
-            (
-                "fe80::200:f8ff:fe21:67cf",
-                38024,
-                "3ffe:1900:4545:3:200:f8ff:fe21:67cf",
-                44251,
-                0x4b61_e985,
-                0x02d1_feef,
-            ),
-        ] {
-            assert_eq!(hash.hash(&v6(destination, source, None)), addresses);
-            assert_eq!(hash.hash(&v6(destination, source, Some([to, from]))), all);
-        }
-    }
+    use crate::flow::toeplitz::SYMMETRIC_KEY;
 
     proptest! {
         /// Both directions of a flow belong to one shard; those of many flows to all.
@@ -404,9 +237,13 @@ mod tests {
             };
             let [from, to] = addresses;
             let [source, destination] = ports;
-            let there = sharding.of_one(&frame([from, to], [source, destination]));
+            let frame_there = frame([from, to], [source, destination]);
+            let there = sharding.of_one(&frame_there);
             let back = sharding.of_one(&frame([to, from], [destination, source]));
             prop_assert_eq!(there, back);
+            if let Some(tuple) = Frame::read(&frame_there).expect("sound").tuple_v4() {
+                prop_assert_eq!(sharding.shard(&tuple), usize::from(there));
+            }
             prop_assert!(usize::from(there) < shards);
         }
     }

@@ -1,24 +1,15 @@
 //! Checksums that the kernel leaves to the device, which a packet that it hands over does not have yet (`CHECKSUM_PARTIAL`).
 
+use crate::packet::Sum;
+
 /// Computes the checksum that lies `offset` bytes behind `start`, from there to the packet's end (RFC 1071). In its place is the sum of the
 /// pseudo-header. What lies outside of the packet is left alone; false then.
 pub(super) fn complete(packet: &mut [u8], start: usize, offset: usize) -> bool {
     let Some(summed) = packet.get_mut(start..) else {
         return false;
     };
-    let mut sum: u64 = 0;
-    let (pairs, rest) = summed.as_chunks::<2>();
-    for &pair in pairs {
-        sum += u64::from(u16::from_be_bytes(pair));
-    }
-    if let [last] = rest {
-        sum += u64::from(*last) << 8;
-    }
-    while sum > 0xFFFF {
-        sum = (sum & 0xFFFF) + (sum >> 16);
-    }
     // UDP calls 0 none, and 0xFFFF means the same (RFC 768).
-    let sum = match !(sum as u16) {
+    let sum = match Sum::of(summed).checksum() {
         0 => 0xFFFF,
         sum => sum,
     };

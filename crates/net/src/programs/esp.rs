@@ -19,7 +19,7 @@
 //!
 //! **Not done**: extended sequence numbers; the choice among several associations by policy, and the check of the inner addresses against it (RFC 4301, 5.2); key
 //! exchange and lifetimes; encapsulation in UDP; ICMP about packets that are too long; fragments in transport mode (dropped) and ESP packets in fragments (dropped: reassemble
-//! first); extension headers of IPv6 in transport mode (dropped); padding that hides lengths, on the way out.
+//! first); extension headers of IPv6 and authentication headers in transport mode (dropped); padding that hides lengths, on the way out.
 //!
 //! **One association a shard.** Numbers are counted and windows kept without locks, by one core. Associations of several shards share a key only if their salts
 //! differ: a nonce must never come twice. RFC 9611 is how peers agree on one association for each core.
@@ -30,6 +30,7 @@ mod window;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use dpb_core::packet::{IPV4_BYTES, IPV6_BYTES};
 use dpb_core::{Direction, SetupError, spec};
 
 pub use open::Open;
@@ -37,7 +38,7 @@ pub use seal::Seal;
 pub use window::Window;
 
 use super::Engine;
-use crate::pipeline::headers::{ETHERTYPE_V4, ETHERTYPE_V6, V4_BYTES, V6_BYTES};
+use crate::packet::ether_type;
 use crate::pipeline::{OffloadStage, Pool, Reason};
 
 /// The agreement of both ends of one direction, beside the key, which the operator has.
@@ -82,15 +83,15 @@ pub enum Tunnel {
 impl Tunnel {
     fn header_bytes(&self) -> usize {
         match self {
-            Self::V4 { .. } => V4_BYTES,
-            Self::V6 { .. } => V6_BYTES,
+            Self::V4 { .. } => IPV4_BYTES,
+            Self::V6 { .. } => IPV6_BYTES,
         }
     }
 
-    fn ethertype(&self) -> u16 {
+    fn ether_type(&self) -> u16 {
         match self {
-            Self::V4 { .. } => ETHERTYPE_V4,
-            Self::V6 { .. } => ETHERTYPE_V6,
+            Self::V4 { .. } => ether_type::IPV4,
+            Self::V6 { .. } => ether_type::IPV6,
         }
     }
 }
@@ -123,7 +124,7 @@ pub const EXHAUSTED: Reason = Reason("no sequence number left");
 pub const TOO_LONG: Reason = Reason("longer than the next link takes");
 /// A fragment, which transport mode does not encrypt, and of which no ESP packet is made.
 pub const FRAGMENT: Reason = Reason("fragment");
-/// Extension headers of IPv6, in transport mode.
+/// Extension headers of IPv6 or an authentication header, in transport mode or in front of ESP.
 pub const EXTENSIONS: Reason = Reason("extension headers");
 /// No ESP packet, where only those are let in.
 pub const UNPROTECTED: Reason = Reason("not encrypted");
@@ -140,12 +141,6 @@ pub const DUMMY: Reason = Reason("dummy packet");
 /// Congestion was marked on the way, and the packet inside cannot say so (RFC 6040, 4.2).
 pub const CONGESTED: Reason = Reason("congestion without a mark");
 
-/// ESP's number.
-const ESP: u8 = 50;
-/// The content of a tunnel's packet: an IPv4 packet, an IPv6 packet, nothing.
-const IPV4: u8 = 4;
-const IPV6: u8 = 41;
-const NOTHING: u8 = 59;
 /// Bytes of salt.
 const SALT_BYTES: usize = 4;
 /// Bytes of SPI, sequence number and IV, which travel in front of the text.

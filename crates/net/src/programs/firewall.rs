@@ -12,6 +12,7 @@ mod rules;
 mod stage;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub use rules::{Action, Prefix, RULES_MAX, Rule, RuleError, Rules};
 pub use stage::{Firewall, Hits, Policy};

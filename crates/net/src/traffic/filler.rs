@@ -5,9 +5,10 @@
 
 use dpb_core::random::SplitMix64;
 
+use crate::packet::Sum;
+
 use super::draw::draw;
 use super::sizes::FRAME_BYTES_MAX;
-use super::sum::{fold, sum};
 
 /// Places where payloads begin.
 const PLACES: u64 = 256;
@@ -32,10 +33,10 @@ impl Pad {
             bytes.extend_from_slice(&random.next_u64().to_le_bytes());
         }
         let mut sums = vec![0];
-        let mut total = 0;
+        let mut total = Sum::default();
         for word in bytes.chunks_exact(2) {
-            total = u64::from(fold(total + sum(word)));
-            sums.push(total as u16);
+            total = total + Sum::of(word);
+            sums.push(total.folded_le());
         }
         Self {
             bytes,
@@ -58,7 +59,7 @@ impl Pad {
 
     /// Its sum, as at an even offset.
     #[inline(always)]
-    pub(super) fn payload_sum(&self, i: u64, len: usize) -> u64 {
+    pub(super) fn payload_sum(&self, i: u64, len: usize) -> Sum {
         let from = self.place(i);
         let (first, last) = (from / 2, (from + len) / 2);
         let odd = if len % 2 == 1 {
@@ -67,7 +68,8 @@ impl Pad {
             0
         };
         // In one's complement, a difference is a sum with the complement.
-        u64::from(self.sums[last]) + u64::from(!self.sums[first]) + odd
+        let between = u64::from(self.sums[last]) + u64::from(!self.sums[first]);
+        Sum::of_le(between + odd)
     }
 }
 
@@ -80,8 +82,8 @@ mod tests {
         let pad = Pad::new(3);
         for i in 0..300 {
             for len in [0, 1, 2, 3, 17, 18, 1453, 1454, FRAME_BYTES_MAX] {
-                let right = fold(sum(pad.payload(i, len)));
-                let found = fold(pad.payload_sum(i, len));
+                let right = Sum::of(pad.payload(i, len)).checksum();
+                let found = pad.payload_sum(i, len).checksum();
                 // Both zeros of one's complement are zero.
                 let is_same = found == right
                     || [found, right] == [0xffff, 0]

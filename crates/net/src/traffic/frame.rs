@@ -1,7 +1,8 @@
 //! Frames from templates: the headers of a kind of flow, of which little is left to fill in.
 
+use crate::packet::Sum;
+
 use super::application::Transport;
-use super::sum::{checksum, fold, of_u64, sum};
 
 /// The shortest frame: that many bytes of a template may be copied into any frame.
 const COPIED: usize = super::sizes::FRAME_BYTES_MIN;
@@ -43,7 +44,7 @@ pub(super) struct Fields {
     pub(super) ports: [u16; 2],
     pub(super) tcp: Tcp,
     /// The sum of the payload; `None` leaves UDP's checksum away, which IPv4 allows.
-    pub(super) payload_sum: Option<u64>,
+    pub(super) payload_sum: Option<Sum>,
 }
 
 /// Link addresses and a tag.
@@ -73,9 +74,9 @@ pub(super) struct Template {
     l4: usize,
     payload: usize,
     /// Of IPv4's header without addresses and lengths.
-    ip_sum: u64,
+    ip_sum: Sum,
     /// Of what the checksum of layer 4 covers and does not change: the protocol's number, TCP's offset and window.
-    l4_sum: u64,
+    l4_sum: Sum,
     is_v6: bool,
     is_tcp: bool,
 }
@@ -133,8 +134,8 @@ impl Template {
             ip,
             l4,
             payload,
-            ip_sum: sum(&bytes[ip..l4]),
-            l4_sum: sum(&bytes[l4..payload]) + u64::from(u16::from_be_bytes([protocol, 0])),
+            ip_sum: Sum::of(&bytes[ip..l4]),
+            l4_sum: Sum::of(&bytes[l4..payload]) + Sum::of(&[0, protocol]),
             bytes,
             is_v6: family == Family::V6,
             is_tcp,
@@ -159,9 +160,10 @@ impl Template {
         let addresses = self.ip(frame, (end - self.ip) as u16, fields.addresses);
         let [source, destination] = fields.ports.map(u16::to_be_bytes);
         let ports = u32::from_le_bytes([source[0], source[1], destination[0], destination[1]]);
-        let mut total = self.l4_sum + addresses + u64::from(ports);
+        let mut total = self.l4_sum + addresses + Sum::of_le(ports.into());
         // The length of the pseudo-header.
-        total += u64::from(l4_bytes.swap_bytes());
+        let length = Sum::of_le(l4_bytes.swap_bytes().into());
+        total = total + length;
         let header = &mut frame[self.l4..self.payload];
         header[..4].copy_from_slice(&ports.to_le_bytes());
         if self.is_tcp {
@@ -175,30 +177,30 @@ impl Template {
             header[4..8].copy_from_slice(&sequence.to_le_bytes());
             header[8..12].copy_from_slice(&acknowledgement.to_le_bytes());
             header[13] = flags;
-            total += u64::from(sequence) + u64::from(acknowledgement) + (u64::from(flags) << 8);
-            let sum = checksum(total + fields.payload_sum.unwrap_or(0));
-            header[16..18].copy_from_slice(&sum);
+            let numbers = u64::from(sequence) | u64::from(acknowledgement) << 32;
+            total = total + Sum::of_le(numbers) + Sum::of_le(u64::from(flags) << 8);
+            let sum = (total + fields.payload_sum.unwrap_or_default()).checksum();
+            header[16..18].copy_from_slice(&sum.to_be_bytes());
         } else {
             let header: &mut [u8; UDP_BYTES] = header.try_into().expect("of UDP");
             header[4..6].copy_from_slice(&l4_bytes.to_be_bytes());
             let sum = match fields.payload_sum {
                 Some(payload) => {
-                    let whole = total + u64::from(l4_bytes.swap_bytes()) + payload;
                     // A checksum of zero says that there is none (RFC 768).
-                    match !fold(whole) {
-                        0 => [0xff, 0xff],
-                        sum => sum.to_le_bytes(),
+                    match (total + length + payload).checksum() {
+                        0 => 0xffff,
+                        sum => sum,
                     }
                 }
-                None => [0, 0],
+                None => 0,
             };
-            header[6..8].copy_from_slice(&sum);
+            header[6..8].copy_from_slice(&sum.to_be_bytes());
         }
     }
 
     /// Fills IP's header in; returns the sum of the addresses.
     #[inline(always)]
-    fn ip(&self, frame: &mut [u8], bytes: u16, addresses: Addresses) -> u64 {
+    fn ip(&self, frame: &mut [u8], bytes: u16, addresses: Addresses) -> Sum {
         match addresses {
             Addresses::V4([from, to]) => {
                 debug_assert!(!self.is_v6);
@@ -207,9 +209,10 @@ impl Template {
                 let both = u64::from(from.swap_bytes()) | u64::from(to.swap_bytes()) << 32;
                 header[12..].copy_from_slice(&both.to_le_bytes());
                 header[2..4].copy_from_slice(&bytes.to_be_bytes());
-                let addresses = of_u64(both);
-                let sum = checksum(self.ip_sum + addresses + u64::from(bytes.swap_bytes()));
-                header[10..12].copy_from_slice(&sum);
+                let addresses = Sum::of_le(both);
+                let length = Sum::of_le(bytes.swap_bytes().into());
+                let sum = (self.ip_sum + addresses + length).checksum();
+                header[10..12].copy_from_slice(&sum.to_be_bytes());
                 addresses
             }
             Addresses::V6([from, to]) => {
@@ -221,7 +224,7 @@ impl Template {
                 header[24..].copy_from_slice(&to.to_be_bytes());
                 let of = |address: u128| {
                     let swapped = address.swap_bytes();
-                    of_u64(swapped as u64) + of_u64((swapped >> 64) as u64)
+                    Sum::of_le(swapped as u64) + Sum::of_le((swapped >> 64) as u64)
                 };
                 of(from) + of(to)
             }

@@ -1,12 +1,13 @@
 //! The generator: a profile, and the frames that follow from it.
 
+use crate::packet::Sum;
+
 use super::application::{Applications, Catalogue, Segment, Transport};
 use super::draw::{below, draw, threshold};
 use super::ends::Plan;
 use super::filler::Pad;
 use super::frame::{self, Fields, HEADER_BYTES_MAX, Tcp, Template};
 use super::stamp::STAMP_BYTES;
-use super::sum::{at_odd, of_u64};
 use super::{
     Addresses, Ends, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Family, Flows, Link, Member, Population,
     Sizes, Stamp, StampKey, Traffic, TrafficError,
@@ -476,12 +477,12 @@ impl Traffic for Generator {
         stamp.filler_bytes = filler;
         let (low, high, last) = key.words(stamp);
         if has_sum {
-            let mut sum = of_u64(low) + of_u64(high) + u64::from(last);
+            let mut sum = Sum::of_le(low) + Sum::of_le(high) + Sum::of_le(last.into());
             if filler > 0 {
                 if filler % 2 == 1 {
-                    sum = at_odd(sum);
+                    sum = sum.at_odd();
                 }
-                sum += self.pad.payload_sum(i, filler);
+                sum = sum + self.pad.payload_sum(i, filler);
             }
             fields.payload_sum = Some(sum);
         }

@@ -1,5 +1,7 @@
 //! Captures played back: faster or slower, over and over, with other addresses.
 
+use crate::packet::Change;
+
 use super::permutation::Permutation;
 use super::stamp::STAMP_BYTES;
 use super::{FRAME_BYTES_MIN, Stamp, StampKey, Traffic, TrafficError};
@@ -259,15 +261,11 @@ fn update(bytes: &mut [u8], at: usize, old: &[u8], new: &[u8], zero_is_none: boo
     if zero_is_none && sum == 0 {
         return;
     }
-    let words = |bytes: &[u8], of: fn(u16) -> u16| -> u32 {
-        let word = |pair: &[u8]| u32::from(of(u16::from_be_bytes([pair[0], pair[1]])));
-        bytes.chunks_exact(2).map(word).sum()
-    };
-    let mut total = u32::from(!sum) + words(old, |word| !word) + words(new, |word| word);
-    while total >> 16 != 0 {
-        total = (total & 0xffff) + (total >> 16);
+    let mut change = Change::default();
+    for (old, new) in old.as_chunks().0.iter().zip(new.as_chunks().0) {
+        change = change + Change::of(u16::from_be_bytes(*old), u16::from_be_bytes(*new));
     }
-    let mut sum = !(total as u16);
+    let mut sum = change.applied(sum);
     if zero_is_none && sum == 0 {
         sum = 0xffff;
     }

@@ -2,7 +2,7 @@
 //!
 //! "IMIX" is not one mix. The variants differ in their sizes, in their shares, and in whether sizes are those of IP packets, of frames, or of
 //! frames with their check sequence. A mix here has the name of its variant, and all sizes are those of frames **without** the check
-//! sequence, as [`PacketPort`](crate::trial::PacketPort) has them. [`Layer`](super::Layer) converts rates.
+//! sequence, as [`PacketPort`](dpb_core::PacketPort) has them. [`Layer`](super::Layer) converts rates.
 
 use super::TrafficError;
 use super::draw::{below, draw};

@@ -236,6 +236,81 @@ fn a_full_table_and_odd_frames_are_outcomes() {
     assert_eq!(test.give(&later), Err(Firewall::DENIED));
 }
 
+/// An Ethernet frame of IPv6 whose payload stands behind a fragment header.
+fn fragment_v6(next: u8, start: u16, more: bool, payload: &[u8]) -> Vec<u8> {
+    let mut frame = [HERE, THERE].concat();
+    frame.extend([0x86, 0xdd]);
+    let header = etherparse::Ipv6Header {
+        payload_length: 8 + payload.len() as u16,
+        next_header: etherparse::IpNumber::IPV6_FRAGMENTATION_HEADER,
+        hop_limit: 9,
+        source: [0x20; 16],
+        destination: [0x21; 16],
+        ..Default::default()
+    };
+    header.write(&mut frame).expect("a Vec takes all");
+    let start = etherparse::IpFragOffset::try_new(start).expect("small");
+    etherparse::Ipv6FragmentHeader::new(next.into(), start, more, 7)
+        .write(&mut frame)
+        .expect("a Vec takes all");
+    frame.extend(payload);
+    frame
+}
+
+#[test]
+fn first_fragments_are_asked_with_their_ports() {
+    const RULES: &str =
+        "allow tcp from any to any port 443\nallow dccp from any to any port 5001\ndefault deny\n";
+    let mut test = Test::new(RULES, Policy::default());
+    let first = |mut frame: Vec<u8>| {
+        // More fragments follow.
+        frame[20] = 0x20;
+        frame
+    };
+    let allowed = first(tcp(INSIDE, OUTSIDE, [5000, 443], "S"));
+    assert_eq!(test.give(&allowed), Ok(()));
+    assert_eq!(
+        test.give(&first(tcp(INSIDE, OUTSIDE, [5000, 22], "S"))),
+        Err(Firewall::DENIED)
+    );
+    let middle = first(tcp(INSIDE, OUTSIDE, [5001, 443], "A"));
+    assert_eq!(test.give(&middle), Err(Firewall::NO_CONNECTION));
+
+    // DCCP (RFC 4340, 5.1) has its ports where TCP has.
+    let dccp = |to: u16| {
+        let mut frame = tcp(INSIDE, OUTSIDE, [5000, to], "S");
+        frame[23] = 33;
+        frame
+    };
+    assert_eq!(test.give(&dccp(5001)), Ok(()));
+    assert_eq!(test.give(&dccp(5002)), Err(Firewall::DENIED));
+    assert_eq!(test.give(&first(dccp(5001))), Ok(()));
+
+    let segment = &allowed[34..];
+    assert_eq!(test.give(&fragment_v6(6, 0, true, segment)), Ok(()));
+    assert_eq!(
+        test.give(&fragment_v6(6, 9, false, segment)),
+        Err(Firewall::FRAGMENT)
+    );
+    // Destination options behind the fragment header: a rule that allows everything does not let them pass unseen.
+    let open = Policy {
+        fragments: Action::Allow,
+        ..Policy::default()
+    };
+    let mut test = Test::new("deny tcp from any\ndefault allow\n", open);
+    let hidden = [&[6, 0, 1, 4, 0, 0, 0, 0], segment].concat();
+    for (start, more) in [(0, true), (9, false)] {
+        assert_eq!(
+            test.give(&fragment_v6(60, start, more, &hidden)),
+            Err(Firewall::FRAGMENT)
+        );
+    }
+    assert_eq!(
+        test.give(&fragment_v6(6, 0, true, segment)),
+        Err(Firewall::DENIED)
+    );
+}
+
 #[test]
 fn hits_say_which_rule_decided() {
     let clock = Arc::new(VirtualClock::new(false));

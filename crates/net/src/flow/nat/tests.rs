@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::steering::tests::KEY;
+use super::super::toeplitz::{MICROSOFTS_KEY, Toeplitz};
 use super::super::{HashedEnds, Rss, State, Timeouts};
 use super::*;
 
@@ -483,7 +483,10 @@ fn replies_come_to_the_shard_of_their_session() {
         (Behaviour::default(), HashedEnds::Destination),
         (symmetric(), HashedEnds::Both),
     ] {
-        let rss = |ends| Rss::new(&KEY, Rss::evenly(SHARDS, 128), ends).expect("a key");
+        let rss = |ends| {
+            let toeplitz = Toeplitz::new(MICROSOFTS_KEY);
+            Rss::new(toeplitz, Rss::evenly(SHARDS, 128), ends).expect("a power of two")
+        };
         let of_inside = match ends {
             HashedEnds::Both => rss(HashedEnds::Both),
             _ => rss(HashedEnds::Source),

@@ -18,6 +18,39 @@ fn read(frame: &[u8]) -> Frame<'_> {
     Frame::read(frame).expect("sound")
 }
 
+/// Read as far as IP, a frame is what it is when all is read, and no transport can be why it is refused.
+fn network_agrees(frame: &[u8]) {
+    let (all, network) = (
+        Frame::read(frame),
+        Frame::read_network(frame, Start::Ethernet),
+    );
+    let network = match (all, network) {
+        (Err(refusal), Err(other)) => return assert_eq!(refusal, other),
+        (Ok(_), Err(other)) => panic!("{other}"),
+        (_, Ok(network)) => network,
+    };
+    assert!(!network.has_transport() && network.tunnel().is_none());
+    let Some(packet) = network.ip() else {
+        return;
+    };
+    let places = network.places();
+    assert_eq!(places.l4, places.payload);
+    assert_eq!(
+        usize::from(places.payload_bytes),
+        packet.len() - usize::from(places.l4 - places.l3)
+    );
+    if let Ok(all) = all {
+        assert_eq!((places.l3, places.l4), (all.places().l3, all.places().l4));
+        assert_eq!((network.ip(), network.ends()), (all.ip(), all.ends()));
+        assert_eq!(
+            (network.protocol(), network.fragment()),
+            (all.protocol(), all.fragment())
+        );
+        assert_eq!(network.has_options(), all.has_options());
+        assert_eq!(network.is_authenticated(), all.is_authenticated());
+    }
+}
+
 /// What a row must say, by the reader of single frames.
 fn agrees(headers: &Headers, row: usize, frame: Option<Result<Frame<'_>, Refusal>>) {
     let (facts, places) = (headers.facts()[row], headers.places()[row]);
@@ -71,6 +104,7 @@ fn all_agree(frames: &[Vec<u8>], outer: &mut Headers, inner: &mut Headers) {
     inner.read_inner(frames, outer);
     assert_eq!((outer.len(), inner.len()), (frames.len(), frames.len()));
     for (row, frame) in frames.iter().enumerate() {
+        network_agrees(frame);
         let single = Frame::read(frame);
         agrees(outer, row, Some(single));
         assert_eq!(outer.facts()[row].bytes as usize, frame.len());

@@ -1,17 +1,17 @@
 //! From an ESP packet to the IP packet: [`Open`].
 
+use dpb_core::packet::{Version, u16_at, u32_at};
 use dpb_core::{Buf, JobError};
 
 use super::seal::{traffic_class, write_lengths};
 use super::{
-    ALIGNMENT, Association, BAD_CONTENT, CONGESTED, DUMMY, ESP, EXTENSIONS, FORGED, FRAGMENT,
-    HEADER_BYTES, IPV4, IPV6, Mode, NOTHING, Note, Opening, PREFIX_BYTES, REPLAY, TAG_BYTES,
-    TRAILER_BYTES, UNKNOWN, UNPROTECTED, Window,
+    ALIGNMENT, Association, BAD_CONTENT, CONGESTED, DUMMY, EXTENSIONS, FORGED, FRAGMENT,
+    HEADER_BYTES, Mode, Note, Opening, PREFIX_BYTES, REPLAY, TAG_BYTES, TRAILER_BYTES, UNKNOWN,
+    UNPROTECTED, Window,
 };
-use crate::pipeline::headers::{
-    ETHERTYPE_V4, ETHERTYPE_V6, Fragment, Headers, Version, checksum_after, u16_at, u32_at,
-};
+use crate::packet::{Change, ether_type, protocol};
 use crate::pipeline::{Choice, Output, Packet, Part, Pool, Reason};
+use crate::programs::network::Network;
 
 /// The receiving end of an association.
 #[derive(Debug)]
@@ -38,28 +38,27 @@ impl Open {
     }
 
     fn prepare(&mut self, frame: &mut Buf, note: &mut Note) -> Result<Choice, Reason> {
-        let headers = match Headers::of(frame) {
-            Ok(headers) if headers.protocol == ESP => headers,
+        let headers = match Network::of(frame) {
+            Ok(headers) if headers.protocol == protocol::ESP => headers,
             _ if self.lets_others_in => return Ok(Choice::None),
             Ok(_) => return Err(UNPROTECTED),
             Err(reason) => return Err(reason),
         };
-        if headers.fragment != Fragment::Whole {
+        if headers.is_fragment {
             return Err(FRAGMENT);
         }
-        let is_plain = headers.protocol_at == headers.network + 6;
-        if headers.version == Version::V6 && !is_plain {
+        if !headers.is_plain {
             return Err(EXTENSIONS);
         }
-        let esp = headers.transport;
+        let esp = headers.payload;
         let sealed = (headers.end - esp)
             .checked_sub(HEADER_BYTES + TAG_BYTES)
             .filter(|bytes| *bytes >= ALIGNMENT && bytes.is_multiple_of(ALIGNMENT));
         let text_bytes = sealed.ok_or(Reason::MALFORMED)?;
-        if u32_at(frame, esp) != Some(self.association.spi) {
+        if u32_at(frame, esp) != self.association.spi {
             return Err(UNKNOWN);
         }
-        let sequence = u32_at(frame, esp + 4).unwrap_or(0);
+        let sequence = u32_at(frame, esp + 4);
         if !self.window.allows(sequence) {
             return Err(REPLAY);
         }
@@ -70,7 +69,7 @@ impl Open {
         }
         let text = esp + HEADER_BYTES;
         *note = Note {
-            network: headers.network as u32,
+            network: headers.start as u32,
             text: text as u32,
             text_bytes: text_bytes as u32,
             sequence,
@@ -120,21 +119,19 @@ impl Open {
             Version::V4 => frame[network + 1],
             Version::V6 => traffic_class(&frame[network..]),
         };
-        let ethertype = match protocol {
-            IPV4 => ETHERTYPE_V4,
-            IPV6 => ETHERTYPE_V6,
+        let (version, ether_type) = match protocol {
+            protocol::IPV4 => (Version::V4, ether_type::IPV4),
+            protocol::IPV6 => (Version::V6, ether_type::IPV6),
             _ => return Err(BAD_CONTENT),
         };
-        let inner = Headers::of_ip(&frame[..text + payload], text).map_err(|_| BAD_CONTENT)?;
-        if (protocol == IPV4) != (inner.version == Version::V4) {
-            return Err(BAD_CONTENT);
-        }
-        mark_congestion(&mut frame[text..inner.end], inner.version, outer)?;
+        let packet = &mut frame[text..text + payload];
+        let inner = Network::of_packet(packet, version).map_err(|_| BAD_CONTENT)?;
+        mark_congestion(packet, version, outer)?;
         let front = text - network;
         frame.copy_within(..network, front);
-        frame[text - 2..text].copy_from_slice(&ethertype.to_be_bytes());
+        frame[text - 2..text].copy_from_slice(&ether_type.to_be_bytes());
         // Behind the packet inside there may be padding that hides its length (RFC 4303, 2.7).
-        self.cut(frame, front, inner.end)
+        self.cut(frame, front, text + inner.end)
     }
 
     /// Leaves `start..end` of the frame.
@@ -169,7 +166,7 @@ fn content(text: &[u8]) -> Result<(usize, u8), Reason> {
         return Err(BAD_CONTENT);
     }
     match protocol {
-        NOTHING => Err(DUMMY),
+        protocol::NONE => Err(DUMMY),
         _ => Ok((payload, protocol)),
     }
 }
@@ -196,10 +193,10 @@ fn mark_congestion(packet: &mut [u8], version: Version, outer: u8) -> Result<(),
     }
     match version {
         Version::V4 => {
-            let old = u16_at(packet, 0).unwrap_or(0);
+            let old = u16_at(packet, 0);
             packet[1] = packet[1] & !BITS | becomes;
-            let new = u16_at(packet, 0).unwrap_or(0);
-            let sum = checksum_after(u16_at(packet, 10).unwrap_or(0), old, new);
+            let change = Change::of(old, u16_at(packet, 0));
+            let sum = change.applied(u16_at(packet, 10));
             packet[10..12].copy_from_slice(&sum.to_be_bytes());
         }
         // Bits 10 and 11 of the header.

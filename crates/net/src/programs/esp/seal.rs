@@ -1,13 +1,15 @@
 //! From an IP packet to an ESP packet: [`Seal`].
 
+use dpb_core::packet::{IPV6_BYTES, Version, u16_at};
 use dpb_core::{Buf, JobError};
 
 use super::{
-    ALIGNMENT, Association, ESP, EXHAUSTED, EXTENSIONS, FRAGMENT, HEADER_BYTES, IPV4, IPV6, Mode,
-    Note, PREFIX_BYTES, TAG_BYTES, TOO_LONG, TRAILER_BYTES, Tunnel,
+    ALIGNMENT, Association, EXHAUSTED, EXTENSIONS, FRAGMENT, HEADER_BYTES, Mode, Note,
+    PREFIX_BYTES, TAG_BYTES, TOO_LONG, TRAILER_BYTES, Tunnel,
 };
-use crate::pipeline::headers::{Fragment, Headers, V6_BYTES, Version, checksum, u16_at};
+use crate::packet::{Sum, protocol};
 use crate::pipeline::{Choice, Output, Packet, Part, Pool, Reason};
+use crate::programs::network::Network;
 
 /// The sending end of an association.
 #[derive(Debug)]
@@ -48,29 +50,28 @@ impl Seal {
         Self { sequence, ..self }
     }
 
-    fn plan(&self, frame: &[u8]) -> Result<(Headers, Plan), Reason> {
-        let headers = Headers::of(frame)?;
+    fn plan(&self, frame: &[u8]) -> Result<(Network, Plan), Reason> {
+        let headers = Network::of(frame)?;
         let plan = match self.association.mode {
             Mode::Tunnel(tunnel) => Plan {
-                text: headers.network,
-                bytes: headers.end - headers.network,
+                text: headers.start,
+                bytes: headers.end - headers.start,
                 front: tunnel.header_bytes() + HEADER_BYTES,
                 protocol: match headers.version {
-                    Version::V4 => IPV4,
-                    Version::V6 => IPV6,
+                    Version::V4 => protocol::IPV4,
+                    Version::V6 => protocol::IPV6,
                 },
             },
             Mode::Transport => {
-                if headers.fragment != Fragment::Whole {
+                if headers.is_fragment {
                     return Err(FRAGMENT);
                 }
-                let is_plain = headers.protocol_at == headers.network + 6;
-                if headers.version == Version::V6 && !is_plain {
+                if !headers.is_plain {
                     return Err(EXTENSIONS);
                 }
                 Plan {
-                    text: headers.transport,
-                    bytes: headers.end - headers.transport,
+                    text: headers.payload,
+                    bytes: headers.end - headers.payload,
                     front: HEADER_BYTES,
                     protocol: headers.protocol,
                 }
@@ -84,7 +85,7 @@ impl Seal {
         let text_bytes = (plan.bytes + TRAILER_BYTES).next_multiple_of(ALIGNMENT);
         let text = plan.text + plan.front;
         let end = text + text_bytes + TAG_BYTES;
-        if end - headers.network > usize::from(self.mtu) {
+        if end - headers.start > usize::from(self.mtu) {
             return Err(TOO_LONG);
         }
         let sequence = self.sequence.checked_add(1).ok_or(EXHAUSTED)?;
@@ -97,21 +98,16 @@ impl Seal {
         self.sequence = sequence;
         // What stands in front of the text comes to the front; a tunnel's IP header takes its place.
         frame.copy_within(plan.front..text, 0);
-        let packet_bytes = (end - headers.network) as u16;
+        let packet_bytes = (end - headers.start) as u16;
         match self.association.mode {
             Mode::Tunnel(tunnel) => {
-                let ethertype = tunnel.ethertype().to_be_bytes();
-                frame[headers.network - 2..headers.network].copy_from_slice(&ethertype);
-                tunnel.write(
-                    &mut frame[headers.network..],
-                    packet_bytes,
-                    &inside,
-                    sequence,
-                );
+                let ether_type = tunnel.ether_type().to_be_bytes();
+                frame[headers.start - 2..headers.start].copy_from_slice(&ether_type);
+                tunnel.write(&mut frame[headers.start..], packet_bytes, &inside, sequence);
             }
             Mode::Transport => {
-                let header = &mut frame[headers.network..headers.transport];
-                write_lengths(header, headers.version, packet_bytes, ESP);
+                let header = &mut frame[headers.start..headers.payload];
+                write_lengths(header, headers.version, packet_bytes, protocol::ESP);
             }
         }
         let padding = text_bytes - plan.bytes - TRAILER_BYTES;
@@ -121,7 +117,7 @@ impl Seal {
         }
         trailer[padding..].copy_from_slice(&[padding as u8, plan.protocol]);
         *note = Note {
-            network: headers.network as u32,
+            network: headers.start as u32,
             text: text as u32,
             text_bytes: text_bytes as u32,
             sequence,
@@ -186,8 +182,8 @@ struct Inside {
 }
 
 impl Inside {
-    fn of(headers: &Headers, frame: &[u8]) -> Self {
-        let header = &frame[headers.network..];
+    fn of(headers: &Network, frame: &[u8]) -> Self {
+        let header = &frame[headers.start..];
         match headers.version {
             Version::V4 => Self {
                 traffic_class: header[1],
@@ -204,7 +200,7 @@ impl Inside {
 
 /// The traffic class of an IPv6 header.
 pub(super) fn traffic_class(header: &[u8]) -> u8 {
-    (u16_at(header, 0).unwrap_or(0) >> 4) as u8
+    (u16_at(header, 0) >> 4) as u8
 }
 
 const HOP_LIMIT: u8 = 64;
@@ -228,10 +224,10 @@ impl Tunnel {
                 };
                 header[4..6].copy_from_slice(&id.to_be_bytes());
                 header[6..8].copy_from_slice(&flags.to_be_bytes());
-                header[8..12].copy_from_slice(&[HOP_LIMIT, ESP, 0, 0]);
+                header[8..12].copy_from_slice(&[HOP_LIMIT, protocol::ESP, 0, 0]);
                 header[12..16].copy_from_slice(&source.octets());
                 header[16..].copy_from_slice(&destination.octets());
-                let sum = checksum(header);
+                let sum = Sum::of(header).checksum();
                 header[10..12].copy_from_slice(&sum.to_be_bytes());
             }
             Self::V6 {
@@ -241,9 +237,9 @@ impl Tunnel {
                 let header = &mut header[..self.header_bytes()];
                 let first = 6 << 28 | u32::from(inside.traffic_class) << 20;
                 header[..4].copy_from_slice(&first.to_be_bytes());
-                let payload = bytes - V6_BYTES as u16;
+                let payload = bytes - IPV6_BYTES as u16;
                 header[4..6].copy_from_slice(&payload.to_be_bytes());
-                header[6..8].copy_from_slice(&[ESP, HOP_LIMIT]);
+                header[6..8].copy_from_slice(&[protocol::ESP, HOP_LIMIT]);
                 header[8..24].copy_from_slice(&source.octets());
                 header[24..].copy_from_slice(&destination.octets());
             }
@@ -258,11 +254,11 @@ pub(super) fn write_lengths(header: &mut [u8], version: Version, bytes: u16, pro
             header[2..4].copy_from_slice(&bytes.to_be_bytes());
             header[9] = protocol;
             header[10..12].fill(0);
-            let sum = checksum(header);
+            let sum = Sum::of(header).checksum();
             header[10..12].copy_from_slice(&sum.to_be_bytes());
         }
         Version::V6 => {
-            let payload = bytes - V6_BYTES as u16;
+            let payload = bytes - IPV6_BYTES as u16;
             header[4..6].copy_from_slice(&payload.to_be_bytes());
             header[6] = protocol;
         }

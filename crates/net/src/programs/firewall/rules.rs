@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use super::classifier::{Classifier, Fit};
 use crate::flow::Tuple;
-use crate::pipeline::headers::{ICMP, ICMPV6, TCP, UDP};
+use crate::packet::protocol::{ICMP, ICMPV6, SCTP, TCP, UDP};
 
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,8 +248,8 @@ fn rule<'a>(
     }
 }
 
-const DCCP: u8 = 33;
-const SCTP: u8 = 132;
+/// RFC 4340.
+pub(super) const DCCP: u8 = 33;
 
 fn has_ports(protocol: u8) -> bool {
     matches!(protocol, TCP | UDP | SCTP | DCCP)

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dpb_core::Clock;
+use dpb_core::packet::TCP;
 
+use super::view::{Tuples, View};
 use super::{Action, Rules};
 use crate::flow::{Flags, Found, HashKey, Key, Seen, Table, TableError, Timeouts, Tuple};
-use crate::pipeline::headers::{Fragment, Headers, TCP, Version};
 use crate::pipeline::{Burst, Reason, Stage};
 
 /// Settings of a firewall beside its rules.
@@ -158,7 +159,7 @@ impl Firewall {
     pub const TABLE_FULL: Reason = Reason("flow table full");
     /// It is part of a connection that nobody began here.
     pub const NO_CONNECTION: Reason = Reason("no connection");
-    /// A fragment without ports.
+    /// A fragment without ports, or one whose transport stands behind another extension header, which no later fragment repeats.
     pub const FRAGMENT: Reason = Reason("fragment");
 
     /// The firewall of one shard.
@@ -231,24 +232,26 @@ impl Firewall {
         if burst.marks()[i as usize].dropped.is_some() {
             return Ok(());
         }
-        let headers = match Headers::of(frame) {
-            Ok(headers) => headers,
-            Err(Reason::NOT_IP) if self.policy.others == Action::Allow => return Ok(()),
-            Err(reason) => return Err(reason),
+        let view = match View::of(frame)? {
+            Some(view) => view,
+            None if self.policy.others == Action::Allow => return Ok(()),
+            None => return Err(Reason::NOT_IP),
         };
-        if headers.fragment == Fragment::Later {
-            return self.fragment(&headers, frame);
+        if view.hides_transport() {
+            return Err(Self::FRAGMENT);
+        }
+        if !view.starts_here() {
+            return self.fragment(&view);
         }
         // An error about a packet of a flow that is known belongs to that flow.
-        if let Some(inner) = headers.of_error(frame)
-            && self.knows(&inner, frame, now_ms)
+        if let Some(quoted) = view.quoted()
+            && self.knows(&quoted, now_ms)
         {
             return Ok(());
         }
-        let (bytes, flags) = (frame.len() as u32, headers.flags(frame));
-        match headers.version {
-            Version::V4 => {
-                let tuple = headers.tuple_v4(frame);
+        let (bytes, flags) = (frame.len() as u32, view.flags());
+        match view.tuples() {
+            Tuples::V4(tuple) => {
                 let (key, direction) = tuple.key();
                 let seen = Seen {
                     key,
@@ -258,8 +261,7 @@ impl Firewall {
                 };
                 self.v4.note(i, tuple, seen);
             }
-            Version::V6 => {
-                let tuple = headers.tuple_v6(frame);
+            Tuples::V6(tuple) => {
                 let (key, direction) = tuple.key();
                 let seen = Seen {
                     key,
@@ -273,13 +275,13 @@ impl Firewall {
         Ok(())
     }
 
-    fn fragment(&self, headers: &Headers, frame: &[u8]) -> Result<(), Reason> {
+    fn fragment(&self, view: &View<'_>) -> Result<(), Reason> {
         if self.policy.fragments == Action::Deny {
             return Err(Self::FRAGMENT);
         }
-        let (action, rule) = match headers.version {
-            Version::V4 => self.rules.v4(&headers.tuple_v4(frame)),
-            Version::V6 => self.rules.v6(&headers.tuple_v6(frame)),
+        let (action, rule) = match view.tuples() {
+            Tuples::V4(tuple) => self.rules.v4(&tuple),
+            Tuples::V6(tuple) => self.rules.v6(&tuple),
         };
         self.hits.count(rule);
         match action {
@@ -288,16 +290,10 @@ impl Firewall {
         }
     }
 
-    fn knows(&self, headers: &Headers, frame: &[u8], now_ms: u32) -> bool {
-        match headers.version {
-            Version::V4 => {
-                let (key, _) = headers.tuple_v4(frame).key();
-                self.v4.table.get(&key, now_ms).is_some()
-            }
-            Version::V6 => {
-                let (key, _) = headers.tuple_v6(frame).key();
-                self.v6.table.get(&key, now_ms).is_some()
-            }
+    fn knows(&self, quoted: &View<'_>, now_ms: u32) -> bool {
+        match quoted.tuples() {
+            Tuples::V4(tuple) => self.v4.table.get(&tuple.key().0, now_ms).is_some(),
+            Tuples::V6(tuple) => self.v6.table.get(&tuple.key().0, now_ms).is_some(),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use dpb_core::packet::{Version, u16_at};
 use dpb_core::{JobError, SetupError};
 
-use crate::pipeline::headers::{
-    ETHERNET_BYTES, Headers, V4_BYTES, Version, checksum, checksum_after, u16_at,
-};
+use crate::packet::{Change, Ends};
 use crate::pipeline::{Choice, Output, Packet, Part, Reason, Stage, each};
 use crate::programs::Engine;
+use crate::programs::network::{self, Network};
 
 /// The next link of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,31 +114,30 @@ fn check(packet: &mut Packet<'_>) {
     }
 }
 
-fn checked(frame: &[u8]) -> Result<(), Reason> {
-    let headers = Headers::of(frame)?;
+fn checked(bytes: &[u8]) -> Result<(), Reason> {
+    let frame = network::read(bytes)?;
+    let (Some(ends), Some(packet)) = (frame.ends(), frame.ip()) else {
+        return Err(Reason::NOT_IP);
+    };
     // The lowest bit of the first byte says that it is a group's.
-    if frame[0] & 1 != 0 {
+    if bytes[0] & 1 != 0 {
         return Err(Router::GROUP);
     }
-    let (hops_left, is_martian) = match headers.version {
-        Version::V4 => {
-            let header_bytes = usize::from(frame[headers.network] & 15) * 4;
-            let header = &frame[headers.network..headers.network + header_bytes];
-            if checksum(header) != 0 {
-                return Err(Router::BAD_CHECKSUM);
-            }
-            let [source, destination] = headers.v4(frame);
+    // Of a frame that was read as far as IP this is IPv4's alone.
+    if !frame.has_right_checksums() {
+        return Err(Router::BAD_CHECKSUM);
+    }
+    let (hops_left, is_martian) = match ends {
+        Ends::V4(addresses) => {
             let is_martian = |address: u32| matches!(address >> 24, 0 | 127 | 224..);
-            (header[8], is_martian(source) || is_martian(destination))
+            (packet[8], addresses.into_iter().any(is_martian))
         }
-        Version::V6 => {
-            let [source, destination] = headers.v6(frame);
+        Ends::V6(addresses) => {
             let is_martian = |address: u128| {
                 let (first, is_link_local) = ((address >> 120) as u8, address >> 118 == 0x3fa);
                 address <= 1 || first == 0xff || is_link_local
             };
-            let hop_limit = frame[headers.network + 7];
-            (hop_limit, is_martian(source) || is_martian(destination))
+            (packet[7], addresses.into_iter().any(is_martian))
         }
     };
     match hops_left {
@@ -150,21 +149,21 @@ fn checked(frame: &[u8]) -> Result<(), Reason> {
 
 /// Writes what changes on the way to the next link. The packet has been checked.
 fn rewrite(packet: &mut Packet<'_>, hop: &NextHop) {
-    let headers = match Headers::of(packet.frame) {
+    let headers = match Network::of(packet.frame) {
         Ok(headers) => headers,
         Err(reason) => return packet.drop_for(reason),
     };
-    if headers.end - headers.network > usize::from(hop.mtu) {
+    if headers.end - headers.start > usize::from(hop.mtu) {
         return packet.drop_for(Router::TOO_LONG);
     }
     let frame = &mut packet.frame[..];
-    let header = &mut frame[headers.network..];
+    let header = &mut frame[headers.start..];
     match headers.version {
         Version::V4 => {
-            let (old, old_sum) = (u16_at(header, 8), u16_at(header, 10));
+            let old = u16_at(header, 8);
             header[8] = header[8].saturating_sub(1);
-            let (old, new) = (old.unwrap_or(0), u16_at(header, 8).unwrap_or(0));
-            let sum = checksum_after(old_sum.unwrap_or(0), old, new);
+            let change = Change::of(old, u16_at(header, 8));
+            let sum = change.applied(u16_at(header, 10));
             header[10..12].copy_from_slice(&sum.to_be_bytes());
         }
         Version::V6 => header[7] = header[7].saturating_sub(1),
@@ -183,7 +182,7 @@ impl Part for Lookup {
     type Note = ();
 
     fn item(&mut self, packet: Packet<'_>, (): &mut ()) -> Choice {
-        let Ok(headers) = Headers::of(packet.frame) else {
+        let Ok(headers) = Network::of(packet.frame) else {
             return Choice::None;
         };
         if headers.version != self.0 {
@@ -193,9 +192,8 @@ impl Part for Lookup {
             Version::V4 => (16, 4),
             Version::V6 => (24, 16),
         };
-        debug_assert!(headers.network >= ETHERNET_BYTES && at + len >= V4_BYTES);
         Choice::Item {
-            start: (headers.network + at) as u32,
+            start: (headers.start + at) as u32,
             len: len as u32,
             room: 0,
         }

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use dpb_core::random::SplitMix64;
 
-use super::super::sum::sum;
+use crate::packet::Sum;
+
 use super::bytes::random_bytes;
 use super::delivery::Delivery;
 use super::{Application, Applications, plain, quic, tls};
@@ -39,7 +40,7 @@ pub struct Segment {
     /// Where its payload lies in [`Conversation::bytes`].
     pub payload: Range<usize>,
     /// The sum of the payload for a checksum.
-    pub(in super::super) sum: u64,
+    pub(in super::super) sum: Sum,
 }
 
 /// What the two sides of a flow say.
@@ -130,7 +131,7 @@ impl Script {
                 ends[usize::from(is_from_client)]
             },
             payload: start..bytes.len(),
-            sum: sum(payload),
+            sum: Sum::of(payload),
         });
         let advance = payload.len() as u32 + u32::from(flags & (SYN | FIN) != 0);
         let end = &mut ends[usize::from(!is_from_client)];
