@@ -1,3 +1,5 @@
+//! Headroom of systems that are known, and the kinds of work.
+
 use std::convert::Infallible;
 use std::sync::Arc;
 

@@ -13,10 +13,12 @@
 mod frames;
 mod header;
 mod keys;
+mod version;
 
 pub use frames::{Frame, Frames};
-pub use header::{Kind, Packet, Packets};
-pub use keys::{Keys, Side, Version, retry_is_whole};
+pub use header::{Packet, Packets};
+pub use keys::{Keys, Side, retry_is_whole};
+pub use version::{Kind, Version};
 
 /// The longest datagram that is looked into.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 1 << 12;

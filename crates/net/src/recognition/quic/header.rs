@@ -1,24 +1,7 @@
 //! Long headers of QUIC (RFC 8999; RFC 9000, 17.2), in clear but for the number of the packet.
 
 use super::super::bytes::Bytes;
-use super::Version;
-
-/// What a packet with a long header is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The start of the handshake.
-    Initial,
-    /// Data that a client sends early.
-    ZeroRtt,
-    /// The rest of the handshake.
-    Handshake,
-    /// A server asks for the Initial once more, with a token and with another connection's number, which the keys follow from.
-    Retry,
-    /// A server names the versions that it speaks.
-    VersionNegotiation,
-    /// A version that is not read here; its first packet has this version's number.
-    Foreign(u32),
-}
+use super::{Kind, Version};
 
 /// A packet with a long header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

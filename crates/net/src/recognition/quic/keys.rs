@@ -7,22 +7,7 @@ use aes_gcm::{Aes128Gcm, Tag};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use super::{Kind, Packet};
-
-/// A version of QUIC whose Initial packets can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// RFC 9000.
-    One,
-    /// RFC 9369.
-    Two,
-    /// Drafts 29 to 32 of the IETF's working group.
-    Draft29,
-    /// Drafts 23 to 28.
-    Draft23,
-    /// Draft 22.
-    Draft22,
-}
+use super::{Packet, Version};
 
 /// Who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,29 +19,6 @@ pub enum Side {
 }
 
 impl Version {
-    /// By its number on the wire.
-    pub fn of(number: u32) -> Option<Self> {
-        match number {
-            // Drafts 33 and 34 have the keys of version 1.
-            0x0000_0001 | 0xff00_0021 | 0xff00_0022 => Some(Self::One),
-            0x6b33_43cf => Some(Self::Two),
-            0xff00_001d..=0xff00_0020 => Some(Self::Draft29),
-            0xff00_0017..=0xff00_001c => Some(Self::Draft23),
-            0xff00_0016 => Some(Self::Draft22),
-            // mvfst's numbers from before it spoke version 1.
-            0xface_b001 => Some(Self::Draft22),
-            0xface_b002..=0xface_b00e => Some(Self::Draft23),
-            _ => None,
-        }
-    }
-
-    /// The type of a packet, by two bits of its first byte: version 2 has them in another order, so that nobody takes them for granted.
-    pub(super) fn kind(self, bits: u8) -> Kind {
-        const KINDS: [Kind; 4] = [Kind::Initial, Kind::ZeroRtt, Kind::Handshake, Kind::Retry];
-        let turned = u8::from(self == Self::Two);
-        KINDS[usize::from((bits + 4 - turned) % 4)]
-    }
-
     fn salt(self) -> [u8; 20] {
         let salt = match self {
             Self::One => 0x38762cf7f55934b34d179ae6a4c80cad_u128.to_be_bytes(),
