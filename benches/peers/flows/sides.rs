@@ -30,6 +30,8 @@ pub(crate) struct Ours {
     bursts: Vec<Packets>,
     ending: Vec<Vec<V4>>,
     found: Vec<Found>,
+    /// The time of the last burst: a flow is over or not by a clock that does not go back.
+    now: u32,
 }
 
 impl Ours {
@@ -39,6 +41,7 @@ impl Ours {
             bursts: Vec::new(),
             ending: Vec::new(),
             found: Vec::new(),
+            now: 0,
         })
     }
 }
@@ -62,6 +65,7 @@ impl Side for Ours {
 
     fn burst(&mut self, at: usize, now: u32) {
         self.found.clear();
+        self.now = now;
         let ending = &self.ending[at];
         self.table.end_burst(ending, |_| {});
         (self.table).burst(&self.bursts[at].seen, now, &mut self.found, |_| {});
@@ -69,7 +73,7 @@ impl Side for Ours {
     }
 
     fn packets(&self, key: &Key) -> u64 {
-        let flow = self.table.get(&seen_of(key).key, 0);
+        let flow = self.table.get(&seen_of(key).key, self.now);
         flow.map_or(0, |flow| {
             flow.packets(Direction::Up) + flow.packets(Direction::Down)
         })
