@@ -9,6 +9,7 @@ use std::arch::x86_64::*;
 use super::super::field::product;
 use super::super::groups::{Group, Groups};
 use super::super::matrix::Matrix;
+use super::line::Line;
 use crate::isa;
 
 /// Coefficients as matrices of bits, for registers of 64 bytes.
@@ -101,130 +102,66 @@ unsafe fn half(group: &Group<u64>, blocks: &[u8], block_bytes: usize, out: &mut 
     }
 }
 
-/// A register of lines.
-trait Line: Copy {
-    /// Bytes of it.
-    const BYTES: usize;
+/// A register whose bytes GFNI multiplies. Of its functions too the caller vouches that the CPU has the instructions.
+trait Multiplied: Line {
     /// True if two products are added to a sum by one instruction, and there are registers for two blocks' lines.
     const ADDS_TWO: bool;
 
-    /// # Safety
-    /// Of all: the CPU has the register's instructions, and GFNI.
-    unsafe fn zero() -> Self;
-    /// # Safety
-    /// So many bytes are there.
-    unsafe fn load(from: *const u8) -> Self;
-    /// # Safety
-    /// There is room for so many bytes.
-    unsafe fn store(self, to: *mut u8);
     /// The matrix for each byte.
     ///
     /// # Safety
-    /// See `zero`.
+    /// See the trait.
     unsafe fn matrix(bits: u64) -> Self;
     /// Each byte times the matrix.
     ///
     /// # Safety
-    /// See `zero`.
+    /// See the trait.
     unsafe fn times(self, matrix: Self) -> Self;
     /// # Safety
-    /// See `zero`.
-    unsafe fn plus(self, other: Self) -> Self;
-    /// # Safety
-    /// See `zero`.
+    /// See the trait.
     unsafe fn plus_two(self, one: Self, other: Self) -> Self;
 }
 
-impl Line for __m512i {
-    const BYTES: usize = 64;
+impl Multiplied for __m512i {
     const ADDS_TWO: bool = true;
 
     #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller vouches for the instructions; so below.
-        unsafe { _mm512_setzero_si512() }
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller vouches for the bytes.
-        unsafe { _mm512_loadu_si512(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller vouches for the room.
-        unsafe { _mm512_storeu_si512(to.cast(), self) }
-    }
-
-    #[inline(always)]
     unsafe fn matrix(bits: u64) -> Self {
-        // SAFETY: as of `zero`.
+        // SAFETY: the caller vouches for the instructions; so below.
         unsafe { _mm512_set1_epi64(bits as i64) }
     }
 
     #[inline(always)]
     unsafe fn times(self, matrix: Self) -> Self {
-        // SAFETY: as of `zero`.
+        // SAFETY: as of `matrix`.
         unsafe { _mm512_gf2p8affine_epi64_epi8::<0>(self, matrix) }
     }
 
     #[inline(always)]
-    unsafe fn plus(self, other: Self) -> Self {
-        // SAFETY: as of `zero`.
-        unsafe { _mm512_xor_si512(self, other) }
-    }
-
-    #[inline(always)]
     unsafe fn plus_two(self, one: Self, other: Self) -> Self {
-        // SAFETY: as of `zero`.
+        // SAFETY: as of `matrix`.
         unsafe { _mm512_ternarylogic_epi64::<0x96>(self, one, other) }
     }
 }
 
-impl Line for __m256i {
-    const BYTES: usize = 32;
+impl Multiplied for __m256i {
     const ADDS_TWO: bool = false;
 
     #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller vouches for the instructions; so below.
-        unsafe { _mm256_setzero_si256() }
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller vouches for the bytes.
-        unsafe { _mm256_loadu_si256(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller vouches for the room.
-        unsafe { _mm256_storeu_si256(to.cast(), self) }
-    }
-
-    #[inline(always)]
     unsafe fn matrix(bits: u64) -> Self {
-        // SAFETY: as of `zero`.
+        // SAFETY: the caller vouches for the instructions; so below.
         unsafe { _mm256_set1_epi64x(bits as i64) }
     }
 
     #[inline(always)]
     unsafe fn times(self, matrix: Self) -> Self {
-        // SAFETY: as of `zero`.
+        // SAFETY: as of `matrix`.
         unsafe { _mm256_gf2p8affine_epi64_epi8::<0>(self, matrix) }
     }
 
     #[inline(always)]
-    unsafe fn plus(self, other: Self) -> Self {
-        // SAFETY: as of `zero`.
-        unsafe { _mm256_xor_si256(self, other) }
-    }
-
-    #[inline(always)]
     unsafe fn plus_two(self, one: Self, other: Self) -> Self {
-        // SAFETY: as of `zero`.
+        // SAFETY: as of `matrix`.
         unsafe { self.plus(one).plus(other) }
     }
 }
@@ -235,7 +172,7 @@ impl Line for __m256i {
 /// There are `OUTPUTS` matrices for each of `blocks`, all of whole lines, and `out` has room for `OUTPUTS` blocks. The CPU has the
 /// instructions of `L`.
 #[inline(always)]
-unsafe fn rows<L: Line, const OUTPUTS: usize, const LINES: usize>(
+unsafe fn rows<L: Multiplied, const OUTPUTS: usize, const LINES: usize>(
     matrices: &[u64],
     blocks: &[u8],
     block_bytes: usize,
@@ -257,7 +194,7 @@ unsafe fn rows<L: Line, const OUTPUTS: usize, const LINES: usize>(
 /// # Safety
 /// As of `rows`, and the lines lie inside a block.
 #[inline(always)]
-unsafe fn column<L: Line, const OUTPUTS: usize, const LINES: usize>(
+unsafe fn column<L: Multiplied, const OUTPUTS: usize, const LINES: usize>(
     matrices: &[u64],
     blocks: &[u8],
     block_bytes: usize,

@@ -6,6 +6,7 @@ use std::arch::x86_64::*;
 use super::super::field::nibbles;
 use super::super::groups::{Group, Groups};
 use super::super::matrix::Matrix;
+use super::line::Line;
 use crate::isa::{Avx2, Sse42};
 
 /// With two lines each, sums take half of the registers.
@@ -67,7 +68,12 @@ unsafe fn by_sse(group: &Group<Products>, blocks: &[u8], block_bytes: usize, out
 /// # Safety
 /// As of `rows`.
 #[inline(always)]
-unsafe fn all<L: Line>(group: &Group<Products>, blocks: &[u8], block_bytes: usize, out: &mut [u8]) {
+unsafe fn all<L: LookedUp>(
+    group: &Group<Products>,
+    blocks: &[u8],
+    block_bytes: usize,
+    out: &mut [u8],
+) {
     let tables = &group.coefficients;
     // SAFETY: the caller vouches for it.
     unsafe {
@@ -80,20 +86,8 @@ unsafe fn all<L: Line>(group: &Group<Products>, blocks: &[u8], block_bytes: usiz
     }
 }
 
-/// A register of lines. Of all its functions the caller vouches that the CPU has the register's instructions.
-trait Line: Copy {
-    /// Bytes of it.
-    const BYTES: usize;
-
-    /// # Safety
-    /// See the trait.
-    unsafe fn zero() -> Self;
-    /// # Safety
-    /// So many bytes are there.
-    unsafe fn load(from: *const u8) -> Self;
-    /// # Safety
-    /// There is room for so many bytes.
-    unsafe fn store(self, to: *mut u8);
+/// A register in which bytes are looked up. Of its functions too the caller vouches that the CPU has the instructions.
+trait LookedUp: Line {
     /// A table for each sixteen bytes.
     ///
     /// # Safety
@@ -109,41 +103,18 @@ trait Line: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn at(self, places: Self) -> Self;
-    /// # Safety
-    /// See the trait.
-    unsafe fn plus(self, other: Self) -> Self;
 }
 
-impl Line for __m256i {
-    const BYTES: usize = 32;
-
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller vouches for the instructions; so below.
-        unsafe { _mm256_setzero_si256() }
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller vouches for the bytes.
-        unsafe { _mm256_loadu_si256(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller vouches for the room.
-        unsafe { _mm256_storeu_si256(to.cast(), self) }
-    }
-
+impl LookedUp for __m256i {
     #[inline(always)]
     unsafe fn table(table: &[u8; 16]) -> Self {
-        // SAFETY: sixteen bytes.
+        // SAFETY: the caller vouches for the instructions, and there are sixteen bytes.
         unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())) }
     }
 
     #[inline(always)]
     unsafe fn halves(self) -> [Self; 2] {
-        // SAFETY: as of `zero`.
+        // SAFETY: as of `table`.
         unsafe {
             let low = _mm256_set1_epi8(15);
             [
@@ -155,47 +126,21 @@ impl Line for __m256i {
 
     #[inline(always)]
     unsafe fn at(self, places: Self) -> Self {
-        // SAFETY: as of `zero`.
+        // SAFETY: as of `table`.
         unsafe { _mm256_shuffle_epi8(self, places) }
-    }
-
-    #[inline(always)]
-    unsafe fn plus(self, other: Self) -> Self {
-        // SAFETY: as of `zero`.
-        unsafe { _mm256_xor_si256(self, other) }
     }
 }
 
-impl Line for __m128i {
-    const BYTES: usize = 16;
-
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller vouches for the instructions; so below.
-        unsafe { _mm_setzero_si128() }
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller vouches for the bytes.
-        unsafe { _mm_loadu_si128(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller vouches for the room.
-        unsafe { _mm_storeu_si128(to.cast(), self) }
-    }
-
+impl LookedUp for __m128i {
     #[inline(always)]
     unsafe fn table(table: &[u8; 16]) -> Self {
-        // SAFETY: sixteen bytes.
+        // SAFETY: the caller vouches for the instructions, and there are sixteen bytes.
         unsafe { _mm_loadu_si128(table.as_ptr().cast()) }
     }
 
     #[inline(always)]
     unsafe fn halves(self) -> [Self; 2] {
-        // SAFETY: as of `zero`.
+        // SAFETY: as of `table`.
         unsafe {
             let low = _mm_set1_epi8(15);
             [
@@ -207,14 +152,8 @@ impl Line for __m128i {
 
     #[inline(always)]
     unsafe fn at(self, places: Self) -> Self {
-        // SAFETY: as of `zero`.
+        // SAFETY: as of `table`.
         unsafe { _mm_shuffle_epi8(self, places) }
-    }
-
-    #[inline(always)]
-    unsafe fn plus(self, other: Self) -> Self {
-        // SAFETY: as of `zero`.
-        unsafe { _mm_xor_si128(self, other) }
     }
 }
 
@@ -224,7 +163,7 @@ impl Line for __m128i {
 /// There are `OUTPUTS` coefficients for each of `blocks`, all of whole pairs of lines, and `out` has room for `OUTPUTS` blocks. The CPU
 /// has the instructions of `L`.
 #[inline(always)]
-unsafe fn rows<L: Line, const OUTPUTS: usize>(
+unsafe fn rows<L: LookedUp, const OUTPUTS: usize>(
     tables: &[Products],
     blocks: &[u8],
     block_bytes: usize,
