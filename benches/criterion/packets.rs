@@ -110,7 +110,7 @@ fn compare(frames: &[Buf], dpdk: Option<&Dpdk>, rounds: usize, turns: usize) {
         ("etherparse", Box::new(etherparse(frames))),
     ];
     if let Some(peer) = &peer {
-        peer.check(frames);
+        peer.check();
         sides.push(("rte_net_get_ptype and keys", Box::new(peer.turn())));
     }
     let mut times = vec![Vec::new(); sides.len()];
@@ -271,7 +271,9 @@ impl Dpdk {
         };
         let (flags, links) = (said("--cflags")?, said("--libs-only-L")?);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("criterion/packets/rte_net.c");
-        let built = std::env::temp_dir().join(format!("dpb-rte-net-{}.so", std::process::id()));
+        // A folder of our own: in the one that all share, others could put their library there.
+        let folder = tempfile::tempdir().map_err(|error| format!("no folder: {error}"))?;
+        let built = folder.path().join("rte_net.so");
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O3", "-march=native"]);
         compiler
@@ -289,13 +291,12 @@ impl Dpdk {
         }
         // SAFETY: it was just built from the file beside this one, whose libraries do nothing when they are loaded but announce themselves.
         let library = unsafe { libloading::Library::new(&built) };
-        let _ = std::fs::remove_file(&built);
         library
             .map(|library| Self { library })
             .map_err(|error| error.to_string())
     }
 
-    fn side<'a>(&'a self, frames: &[Buf]) -> Side<'a> {
+    fn side<'a>(&'a self, frames: &'a [Buf]) -> Side<'a> {
         let data: Vec<*const u8> = frames.iter().map(|frame| frame.as_ptr()).collect();
         let lens: Vec<u32> = frames.iter().map(|frame| frame.len() as u32).collect();
         // SAFETY: the three functions as the file declares them; the lists have as many elements as is said, and are copied.
@@ -305,19 +306,19 @@ impl Dpdk {
                 read: *self.library.get::<Read>(b"side_read").expect("there"),
                 close: *self.library.get::<Close>(b"side_close").expect("there"),
                 side: open(data.as_ptr(), lens.as_ptr(), frames.len() as u32),
-                frames: frames.len(),
+                frames,
                 _library: &self.library,
             }
         }
     }
 }
 
-/// Mbufs over frames that outlive them.
+/// Mbufs over the frames.
 struct Side<'a> {
     read: Read,
     close: Close,
     side: *mut std::ffi::c_void,
-    frames: usize,
+    frames: &'a [Buf],
     _library: &'a libloading::Library,
 }
 
@@ -325,8 +326,8 @@ impl Side<'_> {
     fn turn(&self) -> impl FnMut() {
         let mut keys = vec![Key::default(); BURST];
         move || {
-            for first in (0..self.frames).step_by(BURST) {
-                let count = BURST.min(self.frames - first);
+            for first in (0..self.frames.len()).step_by(BURST) {
+                let count = BURST.min(self.frames.len() - first);
                 // SAFETY: so many packets there are, and `keys` has the room.
                 unsafe { (self.read)(self.side, first as u32, count as u32, keys.as_mut_ptr()) };
                 black_box(&keys);
@@ -335,12 +336,12 @@ impl Side<'_> {
     }
 
     /// Compares what both say of each frame.
-    fn check(&self, frames: &[Buf]) {
+    fn check(&self) {
         let mut headers = Headers::new();
-        headers.read(frames);
-        let mut keys = vec![Key::default(); self.frames];
+        headers.read(self.frames);
+        let mut keys = vec![Key::default(); self.frames.len()];
         // SAFETY: as in `turn`.
-        unsafe { (self.read)(self.side, 0, self.frames as u32, keys.as_mut_ptr()) };
+        unsafe { (self.read)(self.side, 0, self.frames.len() as u32, keys.as_mut_ptr()) };
         for (row, key) in keys.iter().enumerate() {
             let (facts, places) = (headers.facts()[row], headers.places()[row]);
             assert_eq!(

@@ -51,7 +51,7 @@ const TAG: usize = 4;
 /// Longest packet where nothing else bounds it: what IP allows, and an Ethernet header with a tag.
 const BYTES_MAX: usize = 65535 + FRAME_HEADER + TAG;
 
-/// Waits until packets may have come, or with `to_send` until there may be room to send, for no longer than `patience`. True if so; at once where the port
+/// Waits until packets may have come, for no longer than `patience`. With `to_send`, room to send ends the wait, too. True if so; at once where the port
 /// has no [file](PacketPort::file) to wait for, and where the caller goes on polling therefore.
 ///
 /// # Errors

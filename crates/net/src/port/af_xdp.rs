@@ -183,7 +183,7 @@ impl AfXdp {
         loop {
             match Self::bind(interface, index, queue, options) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy && !left.is_zero() => {
-                    sys::pause(RETRY.min(left))?;
+                    std::thread::sleep(RETRY.min(left));
                     left = left.saturating_sub(RETRY);
                 }
                 bound => return bound,

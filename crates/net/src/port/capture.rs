@@ -36,7 +36,7 @@ const FRAME_BYTES: usize = 2048;
 /// A port that receives what one file holds and sends to another. Either may be missing: then nothing comes, or what is
 /// sent is dropped.
 ///
-/// A packet that is no whole Ethernet frame (a part was captured, or it is of another kind of link) is an error, behind the packets before it. It counts as
+/// A packet that is no whole Ethernet frame (it is shorter than the header, a part was captured, or it is of another kind of link) is an error, behind the packets before it. It counts as
 /// [`malformed`](dpb_core::port::Losses::malformed) among those that were lost, and the next call goes on behind it. A file that breaks its
 /// format is an error, and ends there.
 pub struct Capture {

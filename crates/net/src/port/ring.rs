@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem::MaybeUninit;
 
-use super::sync::{Arc, AtomicUsize, Cell, Ordering};
+use super::sync::{Arc, AtomicUsize, Cell, Ordering, fence};
 
 /// The side that puts in.
 pub(crate) struct Producer<T> {
@@ -105,7 +105,12 @@ impl<T> Producer<T> {
 
     /// True if the other side is gone, and nothing that is put in is ever taken out.
     pub(crate) fn is_alone(&self) -> bool {
-        Arc::strong_count(&self.ring) == 1
+        let is_alone = Arc::strong_count(&self.ring) == 1;
+        if is_alone {
+            // The count alone orders nothing. Acquire: what the other side did before it went, in a ring the other way too, is seen from here on.
+            fence(Ordering::Acquire);
+        }
+        is_alone
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 
 pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// Memory for a `T` that two threads hand to each other.
 #[derive(Debug)]

@@ -121,15 +121,6 @@ pub(super) fn dropped_when_sending(interface: &str) -> Option<u64> {
     line.split_whitespace().nth(11)?.parse().ok()
 }
 
-/// Has calls of a file not wait.
-pub(super) fn set_nonblocking(file: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: numbers only.
-    let flags = done(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })?;
-    let flags = flags | libc::O_NONBLOCK;
-    // SAFETY: numbers only.
-    done(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) }).map(drop)
-}
-
 /// A socket that does not wait.
 pub(super) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -262,33 +253,7 @@ pub(super) fn kick(socket: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// One packet out of a file, none if there is none now.
-pub(super) fn read(file: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<Option<usize>> {
-    // SAFETY: room for as many bytes as said.
-    let len = unsafe { libc::read(file.as_raw_fd(), room.as_mut_ptr().cast(), room.len()) };
-    match usize::try_from(len) {
-        Ok(len) => Ok(Some(len)),
-        Err(_) => match io::Error::last_os_error() {
-            error if is_full(&error) => Ok(None),
-            error => Err(error),
-        },
-    }
-}
-
-/// Writes one packet; false if there is no room for it now.
-pub(super) fn write(file: BorrowedFd<'_>, packet: &[u8]) -> io::Result<bool> {
-    // SAFETY: as many bytes as said.
-    let len = unsafe { libc::write(file.as_raw_fd(), packet.as_ptr().cast(), packet.len()) };
-    match len {
-        0.. => Ok(true),
-        _ => match io::Error::last_os_error() {
-            error if is_full(&error) => Ok(false),
-            error => Err(error),
-        },
-    }
-}
-
-/// Waits until a file is readable, or writable if that is asked for, for no longer than `patience`. True if it is.
+/// Waits until a file is readable, with `to_send` or writable, for no longer than `patience`. True if it is.
 pub(super) fn poll(file: BorrowedFd<'_>, to_send: bool, patience: Duration) -> io::Result<bool> {
     let events = match to_send {
         true => libc::POLLIN | libc::POLLOUT,
@@ -310,16 +275,6 @@ pub(super) fn poll(file: BorrowedFd<'_>, to_send: bool, patience: Duration) -> i
     }
 }
 
-/// Lets so much time pass.
-pub(super) fn pause(duration: Duration) -> io::Result<()> {
-    let ms = c_int::try_from(duration.as_millis()).unwrap_or(c_int::MAX);
-    // SAFETY: no entries.
-    match done(unsafe { libc::poll(std::ptr::null_mut(), 0, ms) }) {
-        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-        _ => Ok(()),
-    }
-}
-
 /// The result of a call, or the reason why it failed.
 pub(super) fn done(result: c_int) -> io::Result<c_int> {
     match result {
@@ -337,7 +292,7 @@ fn or_none(result: io::Result<c_int>) -> io::Result<c_int> {
 }
 
 /// True if the error says that nothing can be done now, and something may later.
-fn is_full(error: &io::Error) -> bool {
+pub(super) fn is_full(error: &io::Error) -> bool {
     let later = [libc::EAGAIN, libc::EINTR, libc::ENOBUFS];
     error
         .raw_os_error()

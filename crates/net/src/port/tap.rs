@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::ffi::c_ulong;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 
 use dpb_core::port::{PacketPort, PortStats};
 use dpb_core::{Buf, SetupError};
@@ -40,10 +41,11 @@ impl Tap {
         let with_remedy = |error: io::Error, remedy: &str| {
             io::Error::new(error.kind(), format!("{DEVICE}: {error}; {remedy}"))
         };
-        let file = OpenOptions::new().read(true).write(true).open(DEVICE);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let file = options.custom_flags(libc::O_NONBLOCK).open(DEVICE);
         let file = file
             .map_err(|error| with_remedy(error, "load the kernel's module tun (modprobe tun)"))?;
-        sys::set_nonblocking(file.as_fd())?;
         let flags = (libc::IFF_TAP | libc::IFF_NO_PI) as u16;
         let mut request = InterfaceRequest::new(name, InterfaceRequest::flags(flags))?;
         let made = request.ask(file.as_fd(), libc::TUNSETIFF as c_ulong);
@@ -89,23 +91,22 @@ impl PacketPort for Tap {
         while came < max
             && let Some(mut frame) = self.pool.take()
         {
-            match sys::read(self.file.as_fd(), self.pool.bytes_mut(&mut frame)) {
-                Ok(Some(len)) if len > bytes_max => {
+            match self.file.read(self.pool.bytes_mut(&mut frame)) {
+                Ok(len) if len > bytes_max => {
                     self.pool.give(frame);
                     self.stats.receive_lost.too_long += 1;
                 }
-                Ok(Some(len)) => {
+                Ok(len) => {
                     packets.push(self.pool.buf(frame, 0, len));
                     self.stats.delivered.add(len);
                     came += 1;
                 }
-                Ok(None) => {
-                    self.pool.give(frame);
-                    break;
-                }
                 Err(error) => {
                     self.pool.give(frame);
-                    return Err(error);
+                    match sys::is_full(&error) {
+                        true => break,
+                        false => return Err(error),
+                    }
                 }
             }
         }
@@ -119,9 +120,10 @@ impl PacketPort for Tap {
             if let Some(unfit) = Unfit::of(packet.len(), max) {
                 return unfit.refused(taken, &mut self.stats);
             }
-            match sys::write(self.file.as_fd(), packet) {
-                Ok(true) => {}
-                Ok(false) => {
+            // A packet is written whole or not at all.
+            match self.file.write(packet) {
+                Ok(_) => {}
+                Err(error) if sys::is_full(&error) => {
                     self.stats.refused.queue_full += packets.len() as u64;
                     return Ok(taken);
                 }

@@ -5,7 +5,7 @@ pub(crate) mod sync {
 
     pub(crate) use crate::right::sync::Cell;
     pub(crate) use loom::sync::Arc;
-    pub(crate) use loom::sync::atomic::AtomicUsize;
+    pub(crate) use loom::sync::atomic::{AtomicUsize, fence};
 
     /// All orders are the weakest one.
     #[allow(non_snake_case, non_upper_case_globals)]

@@ -4,7 +4,7 @@ pub(crate) mod sync {
     //! loom's, by the names of the port's own list.
 
     pub(crate) use loom::sync::Arc;
-    pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering, fence};
 
     /// Memory of which loom sees who uses it when.
     pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);

@@ -116,7 +116,7 @@ impl Port {
         (taken == 1).then_some(packet)
     }
 
-    /// Whether a packet is in an mbuf.
+    /// True if a packet is in an mbuf.
     fn is_ours(packet: &Buf) -> bool {
         packet.region().downcast_ref::<Packets>().is_some()
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::super::BYTES_MAX;
+use super::super::{BYTES_MAX, FRAME_HEADER};
 use dpb_core::port::too_long;
 
 /// Magic number of files with microseconds, in the byte order of the machine that wrote the file.
@@ -81,6 +81,11 @@ impl Head {
         let (kept, had) = (self.len, self.original_len);
         if self.link != LINK_ETHERNET {
             return Err(not_ethernet(self.link));
+        }
+        if had as usize <= kept && kept < FRAME_HEADER {
+            return Err(invalid(format!(
+                "a packet of {kept} bytes, less than an Ethernet header"
+            )));
         }
         if kept > BYTES_MAX {
             return Err(too_long(kept, BYTES_MAX));
@@ -184,6 +189,8 @@ mod tests {
         let max = BYTES_MAX as u32;
         assert!(head(BYTES_MAX, max).whole().is_ok() && head(60, 0).whole().is_ok());
         assert!(head(BYTES_MAX + 1, max + 1).whole().is_err());
+        assert!(head(14, 14).whole().is_ok());
+        assert!(head(13, 13).whole().is_err() && head(0, 0).whole().is_err());
         let cut = head(96, 1514).whole().expect_err("96 bytes of it");
         assert!(cut.to_string().contains("1514 bytes of which 96"), "{cut}");
         let mut other = head(60, 60);
