@@ -1,5 +1,6 @@
 /* Flows by rte_hash: keys of a fixed length, and beside the table a line for each position with what is counted. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,8 @@
 struct line {
 	uint64_t packets;
 	uint64_t bytes;
+	/* The call that began the flow. */
+	uint64_t call;
 	uint32_t last;
 } __rte_cache_aligned;
 
@@ -27,6 +30,8 @@ struct dpb_flow_table {
 	struct dpb_heap heap;
 	struct rte_hash *hash;
 	struct line *lines;
+	/* The number of the newest call that begins flows. */
+	uint64_t call;
 	uint32_t key_len;
 };
 
@@ -83,19 +88,32 @@ static void flows_hashes(const struct dpb_flow_table *own, const uint8_t *keys, 
 		hashes[i] = rte_hash_hash(own->hash, key_of(own, keys, i));
 }
 
+/* Begins a flow with a packet. rte_hash answers with the same position for a key that it has already, so the second packet of a flow that this very
+ * call began is counted there. No key is removed during a call. */
+static inline bool begin(struct dpb_flow_table *own, const uint8_t *key, uint32_t hash, uint32_t len, uint32_t now)
+{
+	int32_t at = rte_hash_add_key_with_hash(own->hash, key, hash);
+	struct line *line;
+
+	if (at < 0)
+		return false;
+	line = &own->lines[at];
+	if (line->call != own->call)
+		*line = (struct line){.call = own->call};
+	line->packets++;
+	line->bytes += len;
+	line->last = now;
+	return true;
+}
+
 static uint32_t flows_add(struct dpb_flow_table *own, const uint8_t *keys, const uint32_t *hashes, const uint32_t *lens,
 			  uint32_t n, uint32_t now)
 {
 	uint32_t refused = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
-		int32_t at = rte_hash_add_key_with_hash(own->hash, key_of(own, keys, i), hashes[i]);
-
-		if (at < 0)
-			refused++;
-		else
-			own->lines[at] = (struct line){.packets = 1, .bytes = lens[i], .last = now};
-	}
+	own->call++;
+	for (uint32_t i = 0; i < n; i++)
+		refused += !begin(own, key_of(own, keys, i), hashes[i], lens[i], now);
 	return refused;
 }
 
@@ -154,14 +172,14 @@ static uint32_t flows_pass(struct dpb_flow_table *own, const uint8_t *keys, uint
 	int32_t at[BULK];
 	uint32_t refused = 0;
 
+	own->call++;
 	for (uint32_t first = 0; first < n; first += BULK) {
 		uint32_t count = RTE_MIN(n - first, (uint32_t)BULK);
 
 		count_bulk(own, key_of(own, keys, first), hashes + first, lens + first, count, now, at);
 		for (uint32_t i = 0; i < count; i++)
 			if (at[i] < 0)
-				refused += flows_add(own, key_of(own, keys, first + i), hashes + first + i, lens + first + i, 1,
-						     now);
+				refused += !begin(own, key_of(own, keys, first + i), hashes[first + i], lens[first + i], now);
 	}
 	return refused;
 }

@@ -26,10 +26,13 @@ mod ports;
 #[cfg(test)]
 mod tests;
 
+use dpb_core::packet::{TCP, UDP};
 use dpb_core::random::SplitMix64;
 
 use super::index::Index;
-use super::{Flags, Flow, Found, HashKey, Seen, Slot, Steering, Table, TableError, Tuple, V4};
+use super::{
+    Direction, Flags, Flow, Found, HashKey, Seen, Slot, Steering, Table, TableError, Tuple, V4,
+};
 pub use behaviour::{
     Behaviour, Filtering, Mapping, NatError, NatStats, Packet, Realm, Refusal, Translated,
     TranslatedError,
@@ -76,8 +79,6 @@ struct Mapped {
 
 const NOBODY: End = (0, 0);
 const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 impl Mapped {
     fn inside_key(&self) -> V4 {
@@ -157,7 +158,7 @@ impl<S: Steering> Nat<S> {
         self.stats
     }
 
-    /// The sessions, by the tuples that they have inside.
+    /// The sessions. The key of each has its inside end first: [`Direction::Up`] is outwards, and the key's tuple is that of a packet from inside.
     pub fn sessions(&self) -> &Table<2> {
         &self.sessions
     }
@@ -232,7 +233,8 @@ impl<S: Steering> Nat<S> {
                 Err(instead) => return instead,
             },
         };
-        if !self.count(packet, &tuple, mapping, now_ms, ended) {
+        let session = session_of(Realm::Inside, &tuple);
+        if !self.count(packet, session, mapping, now_ms, ended) {
             return Translated::Refused(Refusal::Full);
         }
         let outside = self.mappings[mapping as usize].outside;
@@ -285,26 +287,25 @@ impl<S: Steering> Nat<S> {
         let begins = self.behaviour.filtering == Filtering::EndpointIndependent
             && self.behaviour.mapping == Mapping::EndpointIndependent
             && asks;
-        let (session, _) = tuple.key();
-        if !begins && self.sessions.get(&session, now_ms).is_none() {
+        let session = session_of(Realm::Outside, &tuple);
+        if !begins && self.sessions.get(&session.0, now_ms).is_none() {
             return Translated::Refused(Refusal::Filtered);
         }
-        match self.count(packet, &tuple, mapping, now_ms, ended) {
+        match self.count(packet, session, mapping, now_ms, ended) {
             true => Translated::To(tuple),
             false => Translated::Refused(Refusal::Full),
         }
     }
 
-    /// Counts a packet at the session that has `tuple` inside, which it may begin; false if there is no room for that.
+    /// Counts a packet at its session, which it may begin; false if there is no room for that.
     fn count(
         &mut self,
         packet: &Packet,
-        tuple: &Tuple<u32>,
+        (key, direction): (V4, Direction),
         mapping: u32,
         now_ms: u32,
         ended: &mut impl FnMut(&Flow<2>, End),
     ) -> bool {
-        let (key, direction) = tuple.key();
         let seen = Seen {
             key,
             direction,
@@ -315,7 +316,7 @@ impl<S: Steering> Nat<S> {
         let outside = self.mappings[mapping as usize].outside;
         let mut is_anew = false;
         let on_end = |flow: &Flow<2>| {
-            // The same tuple inside has the same mapping, which the new session goes on with.
+            // The same session has the same mapping, which the new session goes on with.
             is_anew = true;
             ended(flow, outside);
         };
@@ -465,6 +466,22 @@ fn ends(realm: Realm, tuple: &Tuple<u32>) -> (End, End) {
     match tuple.protocol {
         ICMP => (own, (remote.0, 0)),
         _ => (own, remote),
+    }
+}
+
+/// The session of a packet from `realm` that has this tuple inside, and its direction there. The inside end comes first: where two inside ends send to each
+/// other, each of them has a session of its own.
+fn session_of(realm: Realm, tuple: &Tuple<u32>) -> (V4, Direction) {
+    let [source, destination] = [0, 1].map(|i| (tuple.addresses[i], tuple.ports[i]));
+    match realm {
+        Realm::Inside => (
+            V4::of_ends(source, destination, tuple.protocol),
+            Direction::Up,
+        ),
+        Realm::Outside => (
+            V4::of_ends(destination, source, tuple.protocol),
+            Direction::Down,
+        ),
     }
 }
 

@@ -19,6 +19,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::lift::OneKernel;
+use dpb_core::packet::TCP;
 use dpb_core::random::SplitMix64;
 use dpb_core::{Backend, Batch, BatchOut, JobError, Kernel, Limits, OutputShape, Unsupported};
 
@@ -292,7 +293,6 @@ impl FlowTable {
 /// The packet of an item, and its time.
 #[inline(always)]
 fn read_item<A: Address<N>, const N: usize>(item: &[u8]) -> Option<(Seen<N>, u32)> {
-    const TCP: u8 = 6;
     if item.len() != A::ITEM_BYTES {
         return None;
     }

@@ -1,8 +1,8 @@
 //! What is known of a flow, and of a packet of it.
 
-use super::{Direction, Flags, Key, State};
+use dpb_core::packet::TCP;
 
-const TCP: u8 = 6;
+use super::{Direction, Flags, Key, State};
 
 /// What is known of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -102,49 +102,7 @@ impl std::fmt::Debug for Rss {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::toeplitz::MICROSOFTS_KEY;
-
-    /// Source, destination, their ports, and the hash without and with ports.
-    type Case = ([u8; 4], [u8; 4], [u16; 2], u32, u32);
-
-    /// That suite's vectors for IPv4.
-    const SUITE: [Case; 5] = [
-        (
-            [66, 9, 149, 187],
-            [161, 142, 100, 80],
-            [2794, 1766],
-            0x323e_8fc2,
-            0x51cc_c178,
-        ),
-        (
-            [199, 92, 111, 2],
-            [65, 69, 140, 83],
-            [14230, 4739],
-            0xd718_262a,
-            0xc626_b0ea,
-        ),
-        (
-            [24, 19, 198, 95],
-            [12, 22, 207, 184],
-            [12898, 38024],
-            0xd2d0_a5de,
-            0x5c2b_394a,
-        ),
-        (
-            [38, 27, 205, 30],
-            [209, 142, 163, 6],
-            [48228, 2217],
-            0x8298_9176,
-            0xafc7_327f,
-        ),
-        (
-            [153, 39, 163, 191],
-            [202, 188, 127, 2],
-            [44251, 1303],
-            0x5d18_09c5,
-            0x10e8_28a2,
-        ),
-    ];
+    use crate::flow::toeplitz::{MICROSOFTS_KEY, SUITE_V4};
 
     #[test]
     fn microsofts_verification_suite() {
@@ -154,8 +112,10 @@ mod tests {
             HashedEnds::Both,
         )
         .expect("a key");
-        for (from, to, ports, without, with) in SUITE {
-            let addresses = [from, to].map(u32::from_be_bytes);
+        for (to, [to_port, from_port], from, without, with) in SUITE_V4 {
+            let address = |text: &str| text.parse().map(std::net::Ipv4Addr::to_bits);
+            let addresses = [from, to].map(|text| address(text).expect("an address"));
+            let ports = [from_port, to_port];
             let tuple = |protocol| Tuple {
                 addresses,
                 ports,

@@ -96,6 +96,21 @@ impl std::fmt::Debug for Toeplitz {
     }
 }
 
+/// Destination, its port and the source's, source; the hash of addresses, the hash with ports.
+#[cfg(test)]
+type Case = (&'static str, [u16; 2], &'static str, u32, u32);
+
+/// The vectors of Microsoft's verification suite for IPv4.
+#[cfg(test)]
+#[rustfmt::skip]
+pub(super) const SUITE_V4: [Case; 5] = [
+    ("161.142.100.80", [1766, 2794], "66.9.149.187", 0x323e_8fc2, 0x51cc_c178),
+    ("65.69.140.83", [4739, 14230], "199.92.111.2", 0xd718_262a, 0xc626_b0ea),
+    ("12.22.207.184", [38024, 12898], "24.19.198.95", 0xd2d0_a5de, 0x5c2b_394a),
+    ("209.142.163.6", [2217, 48228], "38.27.205.30", 0x8298_9176, 0xafc7_327f),
+    ("202.188.127.2", [1303, 44251], "153.39.163.191", 0x5d18_09c5, 0x10e8_28a2),
+];
+
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
@@ -125,51 +140,9 @@ mod tests {
     #[test]
     fn microsofts_verification_suite_holds() {
         let hash = Toeplitz::new(MICROSOFTS_KEY);
-        // Destination and its port, source and its port, the hash of addresses, the hash with ports.
-        for (destination, to, source, from, addresses, all) in [
-            (
-                "161.142.100.80",
-                1766,
-                "66.9.149.187",
-                2794,
-                0x323e_8fc2,
-                0x51cc_c178,
-            ),
-            (
-                "65.69.140.83",
-                4739,
-                "199.92.111.2",
-                14230,
-                0xd718_262a,
-                0xc626_b0ea,
-            ),
-            (
-                "12.22.207.184",
-                38024,
-                "24.19.198.95",
-                12898,
-                0xd2d0_a5de,
-                0x5c2b_394a,
-            ),
-            (
-                "209.142.163.6",
-                2217,
-                "38.27.205.30",
-                48228,
-                0x8298_9176,
-                0xafc7_327f,
-            ),
-            (
-                "202.188.127.2",
-                1303,
-                "153.39.163.191",
-                44251,
-                0x5d18_09c5,
-                0x10e8_28a2,
-            ),
-        ] {
+        for (destination, ports, source, addresses, all) in SUITE_V4 {
             assert_eq!(hash.hash(&v4(destination, source, None)), addresses);
-            assert_eq!(hash.hash(&v4(destination, source, Some([to, from]))), all);
+            assert_eq!(hash.hash(&v4(destination, source, Some(ports))), all);
         }
         for (destination, to, source, from, addresses, all) in [
             (

@@ -150,7 +150,7 @@ impl Computed {
     /// [`Backend::alloc`](dpb_core::Backend::alloc). `slot_bytes` is for an operator whose outputs vary in length.
     ///
     /// # Errors
-    /// If there is no memory, or no queue.
+    /// If there is no item, no memory, or no queue.
     pub fn new(
         operator: Arc<dyn Operator>,
         bytes: &[u8],
@@ -158,6 +158,10 @@ impl Computed {
         slot_bytes: u32,
         alloc: impl Fn(usize) -> Result<Buf, SetupError>,
     ) -> Result<Self, SetupError> {
+        if items.is_empty() {
+            let why = "injected work of an operator has at least one item".to_owned();
+            return Err(SetupError::Parameter(why));
+        }
         let mut memory = alloc(bytes.len())?;
         memory[..bytes.len()].copy_from_slice(bytes);
         Ok(Self {

@@ -49,7 +49,7 @@ impl Dispatcher {
     /// A dispatcher over `ports` for the cores at the other ends of `remotes`, shard 0 first, in bursts of up to `packets_max` packets.
     ///
     /// # Panics
-    /// If there is no core, if `sharding` has another number of shards, or if a burst has no packet.
+    /// If there are more ports than a [`Mark`] can name, if there is no core, if `sharding` has another number of shards, or if a burst has no packet.
     pub fn new(
         name: impl Into<String>,
         ports: Vec<Box<dyn PacketPort>>,
@@ -58,6 +58,7 @@ impl Dispatcher {
         packets_max: usize,
         when_full: WhenFull,
     ) -> Self {
+        assert!(ports.len() < usize::from(u16::MAX), "ports have numbers");
         assert!(packets_max > 0, "a burst of at least one packet");
         assert_eq!(sharding.shards(), remotes.len(), "a core for each shard");
         let lane = |remote| Lane {

@@ -79,7 +79,9 @@ impl Lane {
             false => None,
         };
         self.planted.taken += 1;
-        let due_ns = self.sent_ns(frame.len(), now_ns) + self.plan.delay_ns;
+        let due_ns = self
+            .sent_ns(frame.len(), now_ns)
+            .saturating_add(self.plan.delay_ns);
         if fate.is_lost {
             self.planted.lost += 1;
             return Ok(());

@@ -33,7 +33,7 @@ impl Flows {
         self.0.hashes(keys, hashes);
     }
 
-    /// Begins flows, each with a packet of so many bytes; says how many there is no room for.
+    /// Begins a flow with each packet of so many bytes, but counts the packet at a flow that this call has begun; says how many packets there is no room for.
     ///
     /// # Panics
     /// If there is not one hash and one length for each key; so do the calls below.

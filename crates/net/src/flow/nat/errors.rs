@@ -1,7 +1,9 @@
 //! Errors of ICMP, which quote a packet that was translated (RFC 5508, section 4).
 
 use super::super::{Steering, Tuple};
-use super::{Nat, Realm, TranslatedError, ends, reply_to, with_destination, with_source};
+use super::{
+    Nat, Realm, TranslatedError, ends, reply_to, session_of, with_destination, with_source,
+};
 
 impl<S: Steering> Nat<S> {
     /// Says what becomes of an error of ICMP from `realm` with these addresses, source first, which quotes a packet: of a query of ICMP both ports are the
@@ -45,7 +47,8 @@ impl<S: Steering> Nat<S> {
         };
         let inside = self.mappings[mapping as usize].inside;
         let quoted = with_source(quoted, inside);
-        self.sessions.get(&quoted.key().0, now_ms)?;
+        let (session, _) = session_of(Realm::Inside, &quoted);
+        self.sessions.get(&session, now_ms)?;
         Some(TranslatedError {
             by_shard: None,
             addresses: [addresses[0], inside.0],
@@ -60,7 +63,8 @@ impl<S: Steering> Nat<S> {
         quoted: Tuple<u32>,
         now_ms: u32,
     ) -> Option<TranslatedError> {
-        self.sessions.get(&quoted.key().0, now_ms)?;
+        let (session, _) = session_of(Realm::Outside, &quoted);
+        self.sessions.get(&session, now_ms)?;
         let (inside, remote) = ends(Realm::Outside, &quoted);
         let key = self.mapping_key(inside, remote, quoted.protocol);
         let mapping = self.mapping_with_inside(&key)?;

@@ -89,6 +89,8 @@ impl<S: Steering> Nat<S> {
         assert_eq!(stats.offered, sum, "{stats:?}");
         let sessions: u32 = self.mappings.iter().map(|mapping| mapping.sessions).sum();
         assert_eq!(sessions as usize, self.sessions.len());
+        let held = self.mappings.iter().filter(|mapping| mapping.sessions > 0);
+        assert_eq!(held.count(), self.mappings(), "a mapping without a session");
     }
 }
 
@@ -215,13 +217,30 @@ fn rfc4787_req5_and_rfc5382_req5_times() {
         panic!("{ended:?}")
     };
     assert_eq!((end, nat.mappings(), nat.sessions().len()), (outside, 0, 0));
-    let (key, out) = sent.tuple.key();
+    let (key, out) = session_of(Realm::Inside, &sent.tuple);
     assert_eq!(flow.key(), key);
     assert_eq!((flow.packets(out), flow.packets(out.reverse())), (2, 1));
     assert_eq!(
         nat.refusal(Realm::Outside, reply, end_ms + 1 + times.turn_ms),
         Refusal::Unmapped
     );
+}
+
+/// Hosts of the inside that send to each other by their inside addresses: each has a session, so that no mapping is without one and outlives all.
+#[test]
+fn two_inside_ends_have_a_session_each() {
+    let mut nat = nat(Behaviour::default());
+    for port in 0..500 {
+        let (one, two) = ((HOST, 1000 + port), (OTHER_HOST, 1000 + port));
+        let out = nat.outside_of(datagram(one, two), 0);
+        let back = nat.outside_of(datagram(two, one), 0);
+        assert_ne!(out, back);
+    }
+    assert_eq!((nat.mappings(), nat.sessions().len()), (1000, 1000));
+    let more = datagram((HOST, 9), (OTHER_HOST, 9));
+    assert_eq!(nat.refusal(Realm::Inside, more, 0), Refusal::Full);
+    nat.expire_all(Timeouts::default().datagrams_ms + 1, |_, _| {});
+    assert_eq!((nat.mappings(), nat.sessions().len()), (0, 0));
 }
 
 #[test]
@@ -258,7 +277,7 @@ fn rfc5382_req2_and_req3_connections_open_from_both_sides() {
     nat.sent_on(Realm::Outside, reply(SYN), 0);
     nat.sent_on(Realm::Outside, reply(SYN.with(ACK)), 0);
     nat.sent_on(Realm::Inside, send(ACK), 0);
-    let session = nat.sessions().get(&tuple(TCP, from, to).key().0, 0);
+    let session = (nat.sessions()).get(&session_of(Realm::Inside, &tuple(TCP, from, to)).0, 0);
     assert_eq!(session.map(Flow::state), Some(State::Established));
     // A stranger may ask, not go on with what was never begun.
     let stranger = (OTHER_SERVER, 1234);

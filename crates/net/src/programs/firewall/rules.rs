@@ -154,6 +154,9 @@ impl Rules {
 impl Rule {
     /// Its ranges in one family; `None` if no packet of that family matches.
     fn fit<A>(&self, range: fn(Option<Prefix>) -> Option<RangeInclusive<A>>) -> Option<Fit<A>> {
+        if self.source_ports.is_empty() || self.destination_ports.is_empty() {
+            return None;
+        }
         Some(Fit {
             addresses: [range(self.source)?, range(self.destination)?],
             ports: [self.source_ports.clone(), self.destination_ports.clone()],

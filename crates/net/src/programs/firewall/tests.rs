@@ -241,3 +241,19 @@ fn faults_of_a_text_name_their_line() {
         );
     }
 }
+
+/// A range that ends before it begins has no port, however the rule was made.
+#[test]
+fn a_rule_without_a_port_matches_nothing() {
+    let mut rule = Rules::read("allow tcp").expect("a rule").list()[0].clone();
+    rule.destination_ports = std::ops::RangeInclusive::new(10, 5);
+    let rules = Rules::new(vec![rule], Action::Deny);
+    for port in [0, 5, 7, 10, u16::MAX] {
+        let tuple = Tuple {
+            addresses: [1, 2],
+            ports: [port, port],
+            protocol: 6,
+        };
+        assert_eq!(rules.v4(&tuple), (Action::Deny, None));
+    }
+}
