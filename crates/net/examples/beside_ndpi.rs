@@ -13,13 +13,12 @@ mod file;
 #[path = "../tests/captures/flows.rs"]
 mod flows;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dpb_net::flow::Direction;
 use dpb_net::recognition::{Applications, Evidence, Mark, Protocol, Recognizer, Settings};
+use flows::Numbered;
 use libloading::Library;
 
 /// What nDPI says of a flow: a protocol, what runs over it, a category.
@@ -29,14 +28,6 @@ struct Verdict {
     master: u16,
     application: u16,
     category: u32,
-}
-
-/// A packet in memory, and whose it is.
-struct One<'a> {
-    flow: usize,
-    time_ms: u32,
-    direction: Direction,
-    seen: &'a file::Seen,
 }
 
 /// nDPI 4.2's functions, and a module of its own.
@@ -65,6 +56,7 @@ impl Ndpi {
             let size: unsafe extern "C" fn() -> u32 =
                 *library.get(b"ndpi_detection_get_sizeof_ndpi_flow_struct\0")?;
             let module = init(0);
+            assert!(!module.is_null(), "nDPI has no memory");
             // A bit for each of 512 protocols.
             set(module, [u32::MAX; 16].as_ptr());
             finalize(module);
@@ -97,7 +89,7 @@ impl Ndpi {
     }
 
     /// All flows' verdicts, and how many packets were looked at.
-    fn run(&self, packets: &[One<'_>], flows: usize) -> (Vec<Verdict>, usize) {
+    fn run(&self, packets: &[Numbered<'_>], flows: usize) -> (Vec<Verdict>, usize) {
         const PACKETS_MAX: u32 = 32;
         // Memory of flows, aligned, zeroed when their first packet comes.
         let mut memory: Vec<Vec<u64>> = (0..flows).map(|_| Vec::new()).collect();
@@ -115,7 +107,7 @@ impl Ndpi {
                 (self.free)(flow.as_mut_ptr().cast());
             }
         };
-        for One {
+        for Numbered {
             flow: number,
             time_ms,
             seen,
@@ -159,18 +151,11 @@ impl Ndpi {
 }
 
 fn main() {
-    let mut repeat = 5;
-    let mut paths = Vec::new();
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--repeat" => repeat = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(5),
-            path => collect(Path::new(path), &mut paths),
-        }
-    }
-    paths.sort();
-    let files = paths.iter().filter_map(|path| std::fs::read(path).ok());
-    let files: Vec<_> = files.map(|bytes| file::packets(&bytes)).collect();
+    let (repeat, files) = flows::arguments().unwrap_or_else(|why| {
+        eprintln!("beside_ndpi: {why}");
+        std::process::exit(2);
+    });
+    let repeat = repeat.unwrap_or(5);
     let ndpi = match Ndpi::open() {
         Ok(ndpi) => ndpi,
         Err(why) => {
@@ -178,26 +163,7 @@ fn main() {
             std::process::exit(3);
         }
     };
-    let mut packets: Vec<One<'_>> = Vec::new();
-    let mut flows = 0;
-    for file in &files {
-        let mut numbers = HashMap::new();
-        let mut now_ms = 0;
-        for seen in file {
-            now_ms = now_ms.max(seen.time_ms);
-            let (tuple, direction) = flows::tuple(seen);
-            let number = *numbers.entry(tuple).or_insert_with(|| {
-                flows += 1;
-                flows - 1
-            });
-            packets.push(One {
-                flow: number,
-                time_ms: now_ms,
-                direction,
-                seen,
-            });
-        }
-    }
+    let (packets, flows) = flows::numbered(&files);
     println!(
         "{} packets of {flows} flows in {} files",
         packets.len(),
@@ -233,7 +199,7 @@ fn main() {
     compare(&ndpi, &labels, &theirs);
 }
 
-fn recognise(recognizer: &mut Recognizer, packets: &[One<'_>], marks: &mut [Mark]) {
+fn recognise(recognizer: &mut Recognizer, packets: &[Numbered<'_>], marks: &mut [Mark]) {
     for one in packets {
         let mark = &mut marks[one.flow];
         // As a program does; DNS goes on, since its answers name addresses.
@@ -278,15 +244,5 @@ fn compare(ndpi: &Ndpi, labels: &[Mark], theirs: &[Verdict]) {
     pairs.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     for ((own, other), count) in pairs {
         println!("{count}\t{own}\t{other}");
-    }
-}
-
-/// The captures below a folder, or the file itself.
-fn collect(path: &Path, into: &mut Vec<PathBuf>) {
-    match std::fs::read_dir(path) {
-        Ok(entries) => entries
-            .flatten()
-            .for_each(|entry| collect(&entry.path(), into)),
-        Err(_) => into.push(path.to_owned()),
     }
 }

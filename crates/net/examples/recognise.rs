@@ -15,44 +15,15 @@ use std::time::Instant;
 use dpb_net::recognition::{Applications, Evidence, Mark, Packet, Recognizer, Settings};
 
 fn main() {
-    let mut repeat = 0;
-    let mut paths = Vec::new();
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--repeat" => repeat = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(0),
-            path => collect(Path::new(path), &mut paths),
-        }
-    }
-    if paths.is_empty() {
-        eprintln!("usage: recognise [--repeat N] FILE|FOLDER …");
+    let (repeat, files) = flows::arguments().unwrap_or_else(|why| {
+        eprintln!("recognise: {why}");
         std::process::exit(2);
-    }
-    paths.sort();
-    let files = paths
-        .iter()
-        .filter_map(|path| Some((path, std::fs::read(path).ok()?)));
-    let files: Vec<_> = files
-        .map(|(path, bytes)| (path, file::packets(&bytes)))
-        .collect();
+    });
     match repeat {
-        0 => files
+        None => files
             .iter()
             .for_each(|(path, packets)| print(path, packets)),
-        repeat => time(
-            files.iter().map(|(_, packets)| &packets[..]).collect(),
-            repeat,
-        ),
-    }
-}
-
-/// The captures below a folder, or the file itself.
-fn collect(path: &Path, into: &mut Vec<PathBuf>) {
-    match std::fs::read_dir(path) {
-        Ok(entries) => entries
-            .flatten()
-            .for_each(|entry| collect(&entry.path(), into)),
-        Err(_) => into.push(path.to_owned()),
+        Some(repeat) => time(&files, repeat),
     }
 }
 
@@ -82,27 +53,14 @@ fn print(path: &Path, packets: &[file::Seen]) {
     }
 }
 
-fn time(files: Vec<&[file::Seen]>, repeat: usize) {
-    // Each file is a net of its own; the number of a flow is its place among all marks.
-    let mut packets: Vec<(usize, u32, Packet<'_>)> = Vec::new();
-    let mut flows = 0;
-    for file in &files {
-        let mut numbers = HashMap::new();
-        let mut now_ms = 0;
-        for seen in *file {
-            now_ms = now_ms.max(seen.time_ms);
-            let (tuple, direction) = flows::tuple(seen);
-            let number = *numbers.entry(tuple).or_insert_with(|| {
-                flows += 1;
-                flows - 1
-            });
-            packets.push((
-                number,
-                now_ms,
-                flows::packet(seen, number as u64, direction),
-            ));
-        }
-    }
+fn time(files: &[(PathBuf, Vec<file::Seen>)], repeat: usize) {
+    let (numbered, flows) = flows::numbered(files);
+    let packets: Vec<(usize, u32, Packet<'_>)> = (numbered.iter())
+        .map(|one| {
+            let packet = flows::packet(one.seen, one.flow as u64, one.direction);
+            (one.flow, one.time_ms, packet)
+        })
+        .collect();
     let mut rates = Vec::new();
     let mut stats = None;
     let mut by_evidence: HashMap<Evidence, usize> = HashMap::new();

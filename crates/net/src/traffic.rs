@@ -98,9 +98,9 @@ pub enum TrafficError {
     TooShort {
         /// The flows that need more.
         kind: &'static str,
-        /// Of the shortest frame.
+        /// Bytes of the shortest frame.
         bytes: usize,
-        /// Of headers and stamp.
+        /// Bytes of headers and stamp together.
         needed: usize,
     },
     /// A mix of no packet, or of too many.
@@ -134,15 +134,15 @@ pub enum TrafficError {
         "flows that live together have numbers up to {numbers} apart, and there are 2^{bits} tuples; take more clients or servers"
     )]
     Tuples {
-        /// The distance.
+        /// The largest distance of two such numbers.
         numbers: u64,
-        /// Of the tuples.
+        /// The number of tuples, as a power of two.
         bits: u32,
     },
     /// A share that is none.
     #[error("the share of {what} is {share}; from 0 to 1")]
     Share {
-        /// Of what.
+        /// The property that the share of flows or packets has.
         what: &'static str,
         /// The share.
         share: f64,
@@ -159,7 +159,7 @@ pub enum TrafficError {
     /// A rate or a burst that is none.
     #[error("a schedule of {packets_per_s} packets a second in bursts of {burst}")]
     Schedule {
-        /// Not positive, too high, or above the rate inside a burst.
+        /// The mean rate: not positive, too high, or above the rate inside a burst.
         packets_per_s: f64,
         /// Packets of a burst.
         burst: u64,

@@ -120,6 +120,7 @@ fn every_name_that_tshark_finds_is_found() {
     let mut paths = Vec::new();
     captures(&folder, &mut paths);
     paths.sort();
+    assert!(!paths.is_empty(), "no captures in DPB_CAPTURES");
     let Some(findings) = findings(&folder, &paths) else {
         println!("skipped: no tshark; apt-get install tshark");
         return;

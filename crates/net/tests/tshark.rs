@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::Path;
 use std::process::Command;
 
+use dpb_net::port::capture::{ByteOrder, Format, Resolution, Writer};
 use dpb_net::traffic::application::{Application, Applications, Catalogue, Delivery, QuicDelivery};
 use dpb_net::traffic::{
     Flows, Generator, Lengths, Order, Profile, Sizes, StampKey, Start, Traffic,
@@ -44,11 +45,8 @@ fn capture(
     let generator = Generator::new(&profile).expect("a profile");
     let catalogue = generator.catalogue().expect("conversations");
     let key = StampKey::new(1, 1);
-    let mut file = BufWriter::new(File::create(path)?);
-    // Microseconds, Ethernet (draft-ietf-opsawg-pcap).
-    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 262_144, 1] {
-        file.write_all(&word.to_le_bytes())?;
-    }
+    let format = Format::Pcap(ByteOrder::Little, Resolution::Microseconds);
+    let mut file = Writer::new(BufWriter::new(File::create(path)?), format)?;
     let rounds = longest(catalogue);
     let mut names = BTreeMap::new();
     for i in 0..FLOWS * rounds {
@@ -64,13 +62,9 @@ fn capture(
         }
         let mut frame = vec![0; generator.frame_bytes(i)];
         generator.write(i, 0, &key, &mut frame);
-        let len = frame.len() as u32;
-        for word in [(i / 100_000) as u32, (i % 100_000) as u32 * 10, len, len] {
-            file.write_all(&word.to_le_bytes())?;
-        }
-        file.write_all(&frame)?;
+        file.write(i * 10_000, &frame)?;
     }
-    file.flush()?;
+    file.into_inner().into_inner()?;
     Ok(names)
 }
 

@@ -15,6 +15,7 @@ mod quic;
 mod tests;
 mod tls;
 
+pub(super) use conversation::{ACK, FIN, PSH, SYN};
 pub use conversation::{Conversation, Segment, Transport};
 pub use delivery::Delivery;
 pub use plain::{dns_exchange, http_request, http_response, smb_negotiate, ssh_banner};
@@ -27,7 +28,7 @@ pub use tls::{
 use dpb_core::random::SplitMix64;
 
 use super::TrafficError;
-use super::draw::{below, draw};
+use super::draw::{below, draw, threshold};
 
 /// An application of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,7 +173,7 @@ impl Applications {
 pub struct Catalogue {
     key: u64,
     each: u64,
-    /// Of each application, the largest of 64 random bits that choose it, and its first conversation.
+    /// For each application the largest number of 64 random bits that chooses it, and its first conversation.
     limits: Vec<(u64, usize)>,
     conversations: Vec<Conversation>,
 }
@@ -196,7 +197,7 @@ impl Catalogue {
         let mut share = 0.0;
         for (application, weight) in &mix.shares {
             share += weight / sum;
-            limits.push((super::draw::threshold(share), conversations.len()));
+            limits.push((threshold(share), conversations.len()));
             for _ in 0..mix.conversations {
                 let number = conversations.len() as u64;
                 let mut random = SplitMix64::new(draw(seed, number));

@@ -1,6 +1,7 @@
 //! Frames from templates: the headers of a kind of flow, of which little is left to fill in.
 
 use crate::packet::Sum;
+use crate::packet::protocol::{TCP, UDP};
 
 use super::application::Transport;
 
@@ -9,8 +10,6 @@ const COPIED: usize = super::sizes::FRAME_BYTES_MIN;
 /// The longest headers: Ethernet, a tag, IPv6, TCP.
 pub(super) const HEADER_BYTES_MAX: usize = 14 + 4 + 40 + 20;
 const TTL: u8 = 64;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 const TCP_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
 
@@ -50,7 +49,7 @@ pub(super) struct Fields {
 /// Link addresses and a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Of the client's side and of the server's.
+    /// The addresses of the client's side and of the server's.
     pub macs: [[u8; 6]; 2],
     /// The VLAN's number, 0 to 4095, if frames have a tag (IEEE 802.1Q).
     pub vlan: Option<u16>,
@@ -73,9 +72,9 @@ pub(super) struct Template {
     ip: usize,
     l4: usize,
     payload: usize,
-    /// Of IPv4's header without addresses and lengths.
+    /// The sum of IPv4's header without addresses and lengths.
     ip_sum: Sum,
-    /// Of what the checksum of layer 4 covers and does not change: the protocol's number, TCP's offset and window.
+    /// The sum of what the checksum of layer 4 covers and does not change: the protocol's number, TCP's offset and window.
     l4_sum: Sum,
     is_v6: bool,
     is_tcp: bool,

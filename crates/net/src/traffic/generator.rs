@@ -2,22 +2,16 @@
 
 use crate::packet::Sum;
 
-use super::application::{Applications, Catalogue, Segment, Transport};
+use super::application::{ACK, Applications, Catalogue, FIN, PSH, SYN, Segment, Transport};
 use super::draw::{draw, threshold};
 use super::ends::Plan;
 use super::filler::Pad;
 use super::frame::{self, Fields, HEADER_BYTES_MAX, Tcp, Template};
-use super::stamp::STAMP_BYTES;
+use super::stamp::{self, STAMP_BYTES};
 use super::{
     Addresses, Ends, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Family, Flows, Link, Member, Population,
     Sizes, Stamp, StampKey, Traffic, TrafficError,
 };
-
-/// TCP's flags.
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const PSH: u8 = 0x08;
-const ACK: u8 = 0x10;
 
 /// A segment's payload with the longest headers and the stamp behind them: a frame of 1514 bytes.
 const SEGMENT_BYTES_MAX: usize = 1514 - HEADER_BYTES_MAX - STAMP_BYTES;
@@ -97,7 +91,7 @@ pub struct Generator {
     /// By family, transport and direction, see [`template`].
     templates: Box<[Template; 8]>,
     frame_bytes_max: usize,
-    /// Numbers below which a draw has the property: of 32 bits, of 16, of 64.
+    /// Numbers below which a draw has the property. Draws have 32 bits for TCP, 16 for IPv6, 64 for replies.
     tcp_below: u64,
     ipv6_below: u64,
     reply_below: u64,
@@ -250,7 +244,7 @@ impl Generator {
         self.catalogue.as_ref()
     }
 
-    /// Of packet `i`, who sends it, the message of a conversation that it carries, if any, and TCP's numbers.
+    /// Who sends packet `i`, the message of a conversation that it carries, if any, and TCP's numbers.
     #[inline(always)]
     fn of(&self, i: u64) -> (Identity, Option<(&[u8], &Segment)>, Tcp) {
         let member = self.population.of(i);
@@ -468,12 +462,13 @@ impl Traffic for Generator {
             // Padding in front of the stamp, in frames that are short.
             let stamped = frame.len() - STAMP_BYTES;
             frame[end..stamped].fill(0);
+            stamp.filler_bytes = stamped - at;
             key.write(stamp, frame);
             return;
         }
         let filler = frame.len() - at - STAMP_BYTES;
         stamp.filler_bytes = filler;
-        let (low, high, last) = key.words(stamp);
+        let words @ (low, high, last) = key.words(stamp);
         if has_sum {
             let mut sum = Sum::of_le(low) + Sum::of_le(high) + Sum::of_le(last.into());
             if filler > 0 {
@@ -489,14 +484,19 @@ impl Traffic for Generator {
         if filler > 0 {
             frame[at..][..filler].copy_from_slice(self.pad.payload(i, filler));
         }
-        let stamp = &mut frame[end - STAMP_BYTES..];
-        stamp[..8].copy_from_slice(&low.to_le_bytes());
-        stamp[8..16].copy_from_slice(&high.to_le_bytes());
-        stamp[16..].copy_from_slice(&last.to_le_bytes());
+        stamp::put(words, frame);
     }
 
     #[inline]
     fn has_filler(&self, i: u64, filler: &[u8]) -> bool {
+        if self.catalogue.is_some()
+            && let (_, Some((payload, _)), _) = self.of(i)
+        {
+            let parts = filler.split_at_checked(payload.len());
+            return parts.is_some_and(|(message, padding)| {
+                message == payload && padding.iter().all(|byte| *byte == 0)
+            });
+        }
         filler.len() <= FRAME_BYTES_MAX && filler == self.pad.payload(i, filler.len())
     }
 

@@ -142,13 +142,16 @@ impl Mixture {
         self.parts.iter().map(of).sum()
     }
 
-    /// The smallest number of packets that at least `share` of the flows do not exceed, searched upwards from `from`.
+    /// The smallest number of packets that at least `share` of the flows do not exceed, searched upwards from `from`; [`LENGTH_MAX`] if it is above.
     fn quantile_from(&self, share: f64, from: u64) -> u64 {
         if self.share_at_most(from) >= share {
             return from;
         }
         let (mut below, mut step) = (from, 1);
         while self.share_at_most(below + step) < share {
+            if below + step > LENGTH_MAX {
+                return LENGTH_MAX;
+            }
             below += step;
             step *= 2;
         }
@@ -176,6 +179,9 @@ pub(super) struct Deck {
     /// The flow of each position that is a multiple of 2^[`SHIFT`], and the last flow; nothing if there is one flow only.
     first: Vec<u32>,
 }
+
+/// No flow of a deck is longer: a deck with a longer one is refused.
+const LENGTH_MAX: u64 = 1 << 32;
 
 /// Positions between two entries of [`Deck::first`], as a power of two: about a mean flow of the campus mixture, so that few flows lie between.
 const SHIFT: u32 = 6;
@@ -365,6 +371,13 @@ mod tests {
         assert_eq!((one.at(0), one.at(2)), ((0, 0), (0, 2)));
         assert!(Deck::fixed(0).is_none());
         assert!(Deck::new(&Mixture::agh_campus(), 1, 3).is_err());
+        // A tail that reaches beyond all numbers.
+        let endless = Part::Lognormal {
+            sigma: 1.0,
+            median: 1e300,
+        };
+        let endless = Mixture::new("endless", &[(1.0, endless)]).expect("positive numbers");
+        assert!(Deck::new(&endless, 4, 3).is_err());
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// Of the numbers `0..len`, at least one.
+    /// A permutation of the numbers `0..len`, at least one.
     ///
     /// # Panics
     /// If `len` is zero.
@@ -35,7 +35,7 @@ impl Permutation {
         permutation
     }
 
-    /// Of all numbers of so many bits, 2 to 63.
+    /// A permutation of all numbers of so many bits, 2 to 63.
     ///
     /// # Panics
     /// If there are fewer or more bits.

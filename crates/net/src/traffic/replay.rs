@@ -1,6 +1,6 @@
 //! Captures played back: faster or slower, over and over, with other addresses.
 
-use crate::packet::Change;
+use crate::packet::{Ends, Frame, Rewriter, Side};
 
 use super::permutation::Permutation;
 use super::stamp::STAMP_BYTES;
@@ -12,7 +12,8 @@ pub enum Rewrite {
     /// Not at all.
     Nothing,
     /// The last bits of IPv4 and IPv6 addresses are permuted: equal ones stay equal, so flows stay whole and both directions
-    /// meet. Each loop has another permutation. Checksums stay right, or as wrong as they were.
+    /// meet. Each loop has another permutation. Checksums stay right, or as wrong as they were. Packets that a [`Rewriter`] refuses stay as they are:
+    /// those that were cut when they were captured are among them.
     Addresses {
         /// Determines the permutations.
         seed: u64,
@@ -157,117 +158,33 @@ impl Traffic for Replay {
     }
 }
 
-/// Rewrites the addresses of an Ethernet frame. What cannot be read stays as it is.
+/// Rewrites the addresses of an Ethernet frame. What cannot be rewritten stays as it is.
 fn rewrite(frame: &mut [u8], permutations: &[Permutation; 2], turn: u64) -> Option<()> {
-    let mut at = 12;
-    let mut kind = half(frame, at)?;
-    // Tags: IEEE 802.1Q and 802.1ad.
-    while matches!(kind, 0x8100 | 0x88a8) {
-        at += 4;
-        kind = half(frame, at)?;
-    }
-    let packet = &mut frame[at + 2..];
+    let ends = Frame::read(frame).ok()?.ends()?;
+    let mut rewriter = Rewriter::of_frame(frame).ok()?;
     let [v4, v6] = permutations;
-    match kind {
-        0x0800 => rewrite_v4(packet, v4, turn),
-        0x86dd => rewrite_v6(packet, v6, turn),
-        _ => None,
+    match ends {
+        Ends::V4(ends) => {
+            for (side, address) in SIDES.into_iter().zip(ends) {
+                let new = permuted(address.into(), v4, turn) as u32;
+                rewriter.set_address_v4(side, new).ok()?;
+            }
+        }
+        Ends::V6(ends) => {
+            for (side, address) in SIDES.into_iter().zip(ends) {
+                let low = permuted(address as u64, v6, turn);
+                let new = address >> 64 << 64 | u128::from(low);
+                rewriter.set_address_v6(side, new).ok()?;
+            }
+        }
     }
+    Some(())
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    let pair = bytes.get(at..at + 2)?;
-    Some(u16::from_be_bytes([pair[0], pair[1]]))
-}
+const SIDES: [Side; 2] = [Side::Source, Side::Destination];
 
 /// The last bits of an address, permuted.
 fn permuted(address: u64, permutation: &Permutation, turn: u64) -> u64 {
     let mask = permutation.len() - 1;
     address & !mask | permutation.apply(address & mask, turn)
-}
-
-fn rewrite_v4(packet: &mut [u8], permutation: &Permutation, turn: u64) -> Option<()> {
-    let header_bytes = usize::from(packet.first()? & 0x0f) * 4;
-    if packet[0] >> 4 != 4 || header_bytes < 20 || packet.len() < header_bytes {
-        return None;
-    }
-    let protocol = packet[9];
-    // Only a first fragment has layer 4's header.
-    let is_first = half(packet, 6)? & 0x1fff == 0;
-    let old: [u8; 8] = packet[12..20].try_into().ok()?;
-    for at in [12, 16] {
-        let address: [u8; 4] = packet[at..at + 4].try_into().ok()?;
-        let new = permuted(u32::from_be_bytes(address).into(), permutation, turn);
-        packet[at..at + 4].copy_from_slice(&(new as u32).to_be_bytes());
-    }
-    let new: [u8; 8] = packet[12..20].try_into().ok()?;
-    update(packet, 10, &old, &new, false);
-    if is_first {
-        update_l4(&mut packet[header_bytes..], protocol, &old, &new);
-    }
-    Some(())
-}
-
-fn rewrite_v6(packet: &mut [u8], permutation: &Permutation, turn: u64) -> Option<()> {
-    if packet.first()? >> 4 != 6 || packet.len() < 40 {
-        return None;
-    }
-    let old: [u8; 32] = packet[8..40].try_into().ok()?;
-    for at in [8, 24] {
-        let address: [u8; 16] = packet[at..at + 16].try_into().ok()?;
-        let address = u128::from_be_bytes(address);
-        let low = permuted(address as u64, permutation, turn);
-        let new = address >> 64 << 64 | u128::from(low);
-        packet[at..at + 16].copy_from_slice(&new.to_be_bytes());
-    }
-    let new: [u8; 32] = packet[8..40].try_into().ok()?;
-    let (mut protocol, mut at) = (packet[6], 40);
-    loop {
-        let (next, bytes) = match protocol {
-            // Hop by hop, routing, destination options: a length in units of eight bytes.
-            0 | 43 | 60 => {
-                let next = *packet.get(at)?;
-                (next, 8 + 8 * usize::from(*packet.get(at + 1)?))
-            }
-            // A fragment; only the first has layer 4's header.
-            44 if half(packet, at + 2)? & 0xfff8 == 0 => (*packet.get(at)?, 8),
-            44 => return Some(()),
-            _ => break,
-        };
-        (protocol, at) = (next, at + bytes);
-    }
-    update_l4(packet.get_mut(at..)?, protocol, &old, &new);
-    Some(())
-}
-
-/// The checksum of layer 4, of which the addresses are part.
-fn update_l4(header: &mut [u8], protocol: u8, old: &[u8], new: &[u8]) {
-    const TCP: u8 = 6;
-    const UDP: u8 = 17;
-    const ICMPV6: u8 = 58;
-    match protocol {
-        TCP => update(header, 16, old, new, false),
-        UDP => update(header, 6, old, new, true),
-        ICMPV6 => update(header, 2, old, new, false),
-        _ => {}
-    }
-}
-
-/// RFC 1624, equation 3: a checksum at `at`, with `new` in place of `old`. Where zero says that there is none, it stays zero and is never computed.
-fn update(bytes: &mut [u8], at: usize, old: &[u8], new: &[u8], zero_is_none: bool) {
-    let Some(sum) = half(bytes, at) else {
-        return;
-    };
-    if zero_is_none && sum == 0 {
-        return;
-    }
-    let mut change = Change::default();
-    for (old, new) in old.as_chunks().0.iter().zip(new.as_chunks().0) {
-        change = change + Change::of(u16::from_be_bytes(*old), u16::from_be_bytes(*new));
-    }
-    let mut sum = change.applied(sum);
-    if zero_is_none && sum == 0 {
-        sum = 0xffff;
-    }
-    bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }

@@ -167,6 +167,8 @@ impl Sizes {
         if self.min() >= bytes {
             return self;
         }
+        // More than any frame has is refused later, in whatever form.
+        let bytes = bytes.min(usize::from(u16::MAX));
         let longer = |size: usize| size.max(bytes);
         match self {
             Self::Fixed(size) => Self::Fixed(longer(size)),
@@ -284,9 +286,7 @@ mod tests {
         let with_fcs = |mix: Mix| Sizes::Mix(mix).mean() + FCS_BYTES as f64;
         assert!((with_fcs(Mix::csit()) - 353.83).abs() < 0.01);
         assert!((with_fcs(Mix::trex()) - 361.83).abs() < 0.01);
-        let Sizes::Mix(ip) = Sizes::Mix(Mix::ip_7_4_1()) else {
-            unreachable!()
-        };
+        let ip = Mix::ip_7_4_1();
         let packets = [(40, 7), (576, 4), (1500, 1)];
         let mean = packets.iter().map(|(bytes, n)| bytes * n).sum::<usize>() as f64 / 12.0;
         assert!((mean - 340.33).abs() < 0.01);
@@ -335,6 +335,8 @@ mod tests {
         );
         assert_eq!(Sizes::Mix(Mix::csit()).at_least(60).name(), "imix-csit");
         assert_eq!(Sizes::Fixed(60).at_least(64), Sizes::Fixed(64));
+        // Longer than two bytes can say.
+        assert!(Sizes::Mix(Mix::csit()).at_least(70_000).check().is_err());
     }
 
     #[test]

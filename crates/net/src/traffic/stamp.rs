@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0–39 | number of the packet in its trial |
 //! | 40–85 | intended departure, in nanoseconds since the trial's start: up to 19 hours |
-//! | 86–99 | bytes of generated payload in front of the stamp |
+//! | 86–99 | bytes of payload and padding in front of the stamp that are known by the packet's number |
 //! | 100–111 | mark of the trial, which the key gives |
 //! | 112–143 | check word over the rest, keyed |
 //!
@@ -48,7 +48,7 @@ pub struct Stamp {
     pub number: u64,
     /// When it was due, in nanoseconds since the trial's start.
     pub departure_ns: u64,
-    /// Bytes of generated payload right in front of the stamp.
+    /// Bytes right in front of the stamp that the packet's number determines: generated payload, or the message of a conversation and its padding.
     pub filler_bytes: usize,
 }
 
@@ -98,12 +98,7 @@ impl StampKey {
     /// If the frame is shorter than a stamp.
     #[inline]
     pub fn write(&self, stamp: Stamp, frame: &mut [u8]) {
-        let (low, high, last) = self.words(stamp);
-        let at = frame.len() - STAMP_BYTES;
-        let end = &mut frame[at..];
-        end[..8].copy_from_slice(&low.to_le_bytes());
-        end[8..16].copy_from_slice(&high.to_le_bytes());
-        end[16..].copy_from_slice(&last.to_le_bytes());
+        put(self.words(stamp), frame);
     }
 
     /// Reads the stamp in the end of a frame.
@@ -133,6 +128,16 @@ impl StampKey {
             filler_bytes: (high >> (FILLER - 64) & ((1 << FILLER_BITS) - 1)) as usize,
         })
     }
+}
+
+/// Writes a stamp's words into the end of a frame.
+#[inline(always)]
+pub(super) fn put((low, high, last): (u64, u64, u16), frame: &mut [u8]) {
+    let at = frame.len() - STAMP_BYTES;
+    let end = &mut frame[at..];
+    end[..8].copy_from_slice(&low.to_le_bytes());
+    end[8..16].copy_from_slice(&high.to_le_bytes());
+    end[16..].copy_from_slice(&last.to_le_bytes());
 }
 
 /// Both halves of a product, one over the other.

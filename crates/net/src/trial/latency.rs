@@ -39,7 +39,7 @@ impl Latency {
         Some(self.arrived.percentile_ns((rank - 0.5) / arrived as f64))
     }
 
-    /// Of the packets that arrived alone.
+    /// The latencies of the packets that arrived, without the lost ones.
     pub fn of_arrived(&self) -> &Latencies {
         &self.arrived
     }

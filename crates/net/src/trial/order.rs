@@ -9,7 +9,7 @@ use crate::traffic::{Member, Population};
 
 /// Arrivals whose order is remembered for n-reordering. TCP's fast retransmission looks at three.
 const RECENT: usize = 64;
-/// Runs that are remembered: 24 MiB. A gap or a reordered packet ends a run, so extents are exact over a million of these.
+/// Runs that are remembered: 16 MiB. A gap ends a run, so extents are exact over a million of gaps.
 const RUNS_MAX: usize = 1 << 20;
 
 /// Reordering of one stream (RFC 4737). Copies and foreign packets have no part in it.
@@ -27,17 +27,17 @@ pub struct Order {
     extent_max: u64,
     n_reordered: [u64; RECENT],
     recent: [u64; RECENT],
-    /// Packets that arrived in order, as runs: both number and arrival go up by one inside of one.
+    /// Packets that arrived in order, as runs of numbers without a gap. A late packet fell into a gap, so all of the run behind it arrived before it.
     runs: VecDeque<Run>,
     are_runs_forgotten: bool,
     extents_cut: u64,
 }
 
+/// The first packet of a run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     number: u64,
     arrival: u64,
-    len: u64,
 }
 
 impl Default for Order {
@@ -59,6 +59,9 @@ impl Default for Order {
 
 impl Order {
     /// Counts a packet's arrival; true if it is reordered.
+    ///
+    /// # Panics
+    /// It may, if the number has arrived before: copies are not given to it.
     #[inline]
     pub fn arrive(&mut self, number: u64) -> bool {
         let arrival = self.arrivals;
@@ -67,11 +70,8 @@ impl Order {
         if is_late {
             self.late(number, arrival);
         } else {
-            match self.runs.back_mut() {
-                Some(run) if number == run.number + run.len && arrival == run.arrival + run.len => {
-                    run.len += 1;
-                }
-                Some(_) | None => self.begin_run(number, arrival),
+            if number > self.next || self.runs.is_empty() {
+                self.begin_run(number, arrival);
             }
             self.next = number + 1;
         }
@@ -83,13 +83,8 @@ impl Order {
     fn late(&mut self, number: u64, arrival: u64) {
         self.reordered += 1;
         let after = self.runs.partition_point(|run| run.number <= number);
-        let inside = after.checked_sub(1).and_then(|before| {
-            let run = self.runs[before];
-            let at = number + 1 - run.number;
-            (at < run.len).then_some(run.arrival + at)
-        });
         // Something with a higher number has arrived in order, so there is such a run.
-        let first = inside.unwrap_or_else(|| self.runs[after].arrival);
+        let first = self.runs[after].arrival;
         self.extents_cut += u64::from(after == 0 && self.are_runs_forgotten);
         let extent = arrival - first;
         self.extents.record(extent);
@@ -107,11 +102,7 @@ impl Order {
             self.runs.pop_front();
             self.are_runs_forgotten = true;
         }
-        self.runs.push_back(Run {
-            number,
-            arrival,
-            len: 1,
-        });
+        self.runs.push_back(Run { number, arrival });
     }
 
     /// Packets that arrived, each once.
@@ -173,7 +164,7 @@ impl FlowOrder {
         self.reordered
     }
 
-    /// Counts packet `number`, which is `member`, before it is among those that have `arrived`. True if it is reordered.
+    /// Counts packet `number`, which is `member`, given all that have `arrived`. True if it is reordered.
     #[inline]
     pub(super) fn arrive(
         &mut self,
@@ -254,6 +245,22 @@ mod tests {
         let order = of(&[0, 1, 5, 6, 9, 3, 7]);
         // 3 after 5, the third of six arrivals; 7 after 9.
         assert_eq!((order.reordered(), order.extent_max()), (2, 3));
+    }
+
+    /// Behind more gaps than are remembered an extent is too short, and says so.
+    #[test]
+    fn extents_that_are_cut_are_counted() {
+        let mut order = Order::default();
+        // Every second number: each begins a run, and the first two runs are forgotten.
+        (0..RUNS_MAX as u64 + 2).for_each(|i| {
+            order.arrive(2 * i);
+        });
+        order.arrive(1);
+        assert_eq!((order.reordered(), order.extents_cut()), (1, 1));
+        // The run of number 2 is among those that are forgotten.
+        assert_eq!(order.extent_max(), RUNS_MAX as u64);
+        order.arrive(2 * RUNS_MAX as u64 + 1);
+        assert_eq!((order.reordered(), order.extents_cut()), (2, 1));
     }
 
     proptest! {

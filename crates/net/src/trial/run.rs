@@ -8,7 +8,7 @@ use dpb_core::{Buf, Clock, PacketPort, SetupError};
 
 use super::{Account, Balance, Drops, FlowOrder, Imbalance, Latency, Order, Pool, Receiver};
 use crate::search::{Measurer, TrialInput, TrialOutput};
-use crate::traffic::{DEPARTURES_NS, Pacer, Schedule, StampKey, Traffic, TrafficError};
+use crate::traffic::{DEPARTURES_NS, NUMBERS, Pacer, Schedule, StampKey, Traffic, TrafficError};
 
 /// How a trial is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +19,8 @@ pub struct Plan {
     pub duration_ns: u64,
     /// For so long what is under way may still arrive, after the last packet was due and the last one was taken.
     pub settle_ns: u64,
-    /// What a packet may be offered after its departure, and what amount of traffic may be later than that, before the generator was late. CSIT's is 10 µs.
+    /// How long after its departure a packet may be offered, or tried again if the port is full. If more packets are later than are due in this time, the
+    /// generator was late. CSIT's is 10 µs.
     pub tolerance_ns: u64,
     /// Determines the stamps, with `trial`.
     pub seed: u64,
@@ -53,14 +54,17 @@ pub enum TrialError {
     /// Departures do not fit their field of a stamp.
     #[error("a trial of {0} ns; it must be shorter than 2^46 ns (19 hours)")]
     Duration(u64),
+    /// Numbers do not fit their field of a stamp.
+    #[error("a trial of more than 2^40 packets; take a lower rate or a shorter trial")]
+    Packets,
     /// Frames do not fit the port.
     #[error("frames of up to {bytes} bytes, and port {port} takes up to {max}")]
     TooLong {
         /// The port.
         port: String,
-        /// Of the traffic's longest frame.
+        /// Bytes of the traffic's longest frame.
         bytes: usize,
-        /// Of the port's.
+        /// Bytes of the longest frame that the port takes.
         max: usize,
     },
     /// A port has no memory.
@@ -148,6 +152,9 @@ impl<T: Traffic + ?Sized> Sender<'_, T> {
         while self.ready.len() < AHEAD
             && let Some(due_ns) = self.pacer.take()
         {
+            if self.next == NUMBERS {
+                return Err(TrialError::Packets);
+            }
             let mut frame = self.pool.take(port, self.traffic.frame_bytes(self.next))?;
             self.traffic.write(self.next, due_ns, &self.key, &mut frame);
             self.ready.push_back(frame);

@@ -103,6 +103,8 @@ pub struct Fill {
     pub invalid_max: u32,
 }
 
+const NO_CONNECTIONS: &str = "a phase has one connection at least";
+
 /// A phase, again if it says nothing.
 fn valid<E>(
     connections: u64,
@@ -143,6 +145,9 @@ fn fill_all<S: Stateful + ?Sized>(
     system: &mut S,
     plan: Fill,
 ) -> Result<(), StatefulError<S::Error>> {
+    if plan.connections == 0 {
+        return Err(StatefulError::Settings(NO_CONNECTIONS));
+    }
     let established = fill(system, plan)?;
     match established == plan.connections {
         true => Ok(()),
@@ -189,13 +194,16 @@ impl<S: Stateful + ?Sized> Measurer for Establishing<'_, S> {
 /// taken for a slow one. The answers are sent at `validation.per_s`.
 ///
 /// # Errors
-/// [`StatefulError::Search`].
+/// [`StatefulError::Search`]; [`StatefulError::Settings`] if there are no connections.
 pub fn establishment_rate<S: Stateful + ?Sized>(
     system: &mut S,
     validation: Fill,
     goals: &[Goal],
     settings: &Settings,
 ) -> Result<Outcome, StatefulError<S::Error>> {
+    if validation.connections == 0 {
+        return Err(StatefulError::Settings(NO_CONNECTIONS));
+    }
     Ok(search(
         goals,
         settings,
@@ -267,6 +275,7 @@ pub fn capacity<S: Stateful + ?Sized>(
             "capacity is searched from one connection up, to no less, with a width between 0 and 1",
         ));
     }
+    fill_all(system, plan)?;
     let mut holds = |connections: u64| -> Result<bool, StatefulError<S::Error>> {
         let plan = Fill {
             connections,
@@ -274,7 +283,6 @@ pub fn capacity<S: Stateful + ?Sized>(
         };
         Ok(fill(system, plan)? == connections)
     };
-    fill_first(&mut holds, plan)?;
     let mut lower = plan.connections;
     let mut upper = loop {
         if lower == max {
@@ -297,20 +305,6 @@ pub fn capacity<S: Stateful + ?Sized>(
         lower,
         upper: Some(upper),
     })
-}
-
-fn fill_first<E>(
-    holds: &mut dyn FnMut(u64) -> Result<bool, StatefulError<E>>,
-    plan: Fill,
-) -> Result<(), StatefulError<E>> {
-    match holds(plan.connections)? {
-        true => Ok(()),
-        false => Err(StatefulError::NotFilled {
-            connections: plan.connections,
-            established: 0,
-            per_s: plan.per_s,
-        }),
-    }
 }
 
 #[cfg(test)]
@@ -488,7 +482,11 @@ mod tests {
         ));
         assert!(matches!(
             capacity(&mut small, plan, 10_000, 0.1),
-            Err(StatefulError::NotFilled { .. })
+            Err(StatefulError::NotFilled {
+                connections: 5000,
+                established: 10,
+                ..
+            })
         ));
         let mut deaf = Table {
             invalid_every: 1,
@@ -507,5 +505,18 @@ mod tests {
             Err(StatefulError::NotForgotten(2))
         ));
         assert!(capacity(&mut sticky, plan, 10, 0.1).is_err());
+        let none = Fill {
+            connections: 0,
+            ..plan
+        };
+        let settings = Settings::between(1e4, 1e6);
+        assert!(matches!(
+            establishment_rate(&mut sticky, none, &[Goal::NDR], &settings),
+            Err(StatefulError::Settings(_))
+        ));
+        assert!(matches!(
+            throughput(&mut sticky, none, &[Goal::NDR], &settings),
+            Err(StatefulError::Settings(_))
+        ));
     }
 }

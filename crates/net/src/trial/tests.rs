@@ -10,7 +10,10 @@ use dpb_core::{Buf, Clock, PacketPort, SetupError, VirtualClock};
 
 use super::*;
 use crate::search::{Goal, Settings, search};
-use crate::traffic::{Flows, Generator, Mixture, Profile, Schedule, Sizes, StampKey, Traffic};
+use crate::traffic::application::Applications;
+use crate::traffic::{
+    Flows, Generator, Mixture, Profile, Read, STAMP_BYTES, Schedule, Sizes, StampKey, Traffic,
+};
 
 type Queue = Arc<Mutex<VecDeque<Buf>>>;
 
@@ -230,6 +233,43 @@ fn counters_change_as_planted() {
         assert!(outcome.latency.percentile_ns(share - 1e-4).is_some());
         assert_eq!(outcome.latency.percentile_ns(share + 2e-4), None);
     }
+}
+
+/// A changed byte in the message of a conversation is noticed, in its padding too.
+#[test]
+fn spoilt_messages_are_corrupted() {
+    let profile = Profile {
+        sizes: Sizes::Fixed(100),
+        applications: Some(Applications::today()),
+        ..Profile::new(6)
+    };
+    let generator = Generator::new(&profile).expect("a profile");
+    let key = StampKey::new(3, 0);
+    let mut receiver = Receiver::new(&generator, key, 0, false);
+    let mut messages = 0;
+    for i in 0..3000 {
+        receiver.offered();
+        let mut frame = vec![0; generator.frame_bytes(i)];
+        generator.write(i, 0, &key, &mut frame);
+        let Read::Stamp(stamp) = key.read(&frame) else {
+            panic!("no stamp in {i}");
+        };
+        let filler = frame.len() - STAMP_BYTES - stamp.filler_bytes..frame.len() - STAMP_BYTES;
+        messages += u32::from(frame.len() != 100);
+        for at in [filler.start, filler.end.saturating_sub(1)] {
+            if filler.contains(&at) {
+                frame[at] ^= 1;
+                assert_eq!(
+                    receiver.arrive(&frame, 0),
+                    Arrival::Corrupted,
+                    "{i} at {at}"
+                );
+                frame[at] ^= 1;
+            }
+        }
+        assert_eq!(receiver.arrive(&frame, 0), Arrival::Delivered, "{i}");
+    }
+    assert!(messages > 1000, "{messages}");
 }
 
 /// One packet in a hundred is held back behind so many: each is reordered, with that extent.
@@ -504,26 +544,25 @@ fn a_late_generator_is_no_lossy_system() {
     );
 }
 
+/// A trial in which one more packet arrives.
+fn among(generator: &Generator, more: Buf) -> Result<Outcome, TrialError> {
+    let forwarder = Forwarder {
+        foreign: Some(more),
+        ..Forwarder::new(1e9)
+    };
+    with_forwarder(forwarder, 4096, |clock, mut between| {
+        let mut pool = Pool::default();
+        run(&short(1e6), generator, clock, &mut pool, &mut between)
+    })
+}
+
 /// Packets of others, and those that a trial before has left under way, are foreign.
 #[test]
 fn what_is_left_over_is_foreign() {
     let generator = generator();
     let mut left = Buf::zeroed(generator.frame_bytes(5)).expect("memory");
     generator.write(5, 0, &StampKey::new(3, 99), &mut left);
-    let forwarder = Forwarder {
-        foreign: Some(left),
-        ..Forwarder::new(1e9)
-    };
-    let outcome = with_forwarder(forwarder, 4096, |clock, mut between| {
-        run(
-            &short(1e6),
-            &generator,
-            clock,
-            &mut Pool::default(),
-            &mut between,
-        )
-        .expect("balanced")
-    });
+    let outcome = among(&generator, left).expect("balanced");
     assert_eq!(
         (outcome.account.foreign, outcome.account.delivered),
         (1, 2000)
@@ -536,20 +575,7 @@ fn what_was_never_sent_has_no_place() {
     let generator = generator();
     let mut invented = Buf::zeroed(generator.frame_bytes(5000)).expect("memory");
     generator.write(5000, 0, &StampKey::new(3, 0), &mut invented);
-    let forwarder = Forwarder {
-        foreign: Some(invented),
-        ..Forwarder::new(1e9)
-    };
-    let error = with_forwarder(forwarder, 4096, |clock, mut between| {
-        run(
-            &short(1e6),
-            &generator,
-            clock,
-            &mut Pool::default(),
-            &mut between,
-        )
-        .expect_err("invented")
-    });
+    let error = among(&generator, invented).expect_err("invented");
     assert!(
         matches!(error, TrialError::Imbalance(Imbalance::Impossible(1))),
         "{error}"

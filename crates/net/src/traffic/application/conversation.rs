@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use dpb_core::random::SplitMix64;
 
+use crate::flow::Flags;
 use crate::packet::Sum;
 
 use super::bytes::random_bytes;
@@ -12,10 +13,10 @@ use super::{Application, Applications, plain, quic, tls};
 use super::{ClientHello, QuicDelivery, QuicVersion, TlsOffer};
 
 /// TCP's flags.
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const PSH: u8 = 0x08;
-const ACK: u8 = 0x10;
+pub(in super::super) const FIN: u8 = Flags::FIN.0;
+pub(in super::super) const SYN: u8 = Flags::SYN.0;
+pub(in super::super) const PSH: u8 = 0x08;
+pub(in super::super) const ACK: u8 = Flags::ACK.0;
 
 /// A protocol of layer 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ pub struct Conversation {
     server_name: Option<String>,
     segments: Vec<Segment>,
     bytes: Vec<u8>,
-    /// Of the client and of the server, the sequence behind the last segment.
+    /// The sequence behind the last segment, the client's first.
     ends: [u32; 2],
 }
 

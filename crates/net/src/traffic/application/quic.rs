@@ -27,7 +27,7 @@ pub enum QuicVersion {
 pub enum QuicDelivery {
     /// One CRYPTO frame in each packet, in order; as many packets as are needed.
     Whole,
-    /// Each packet's part in so many CRYPTO frames, in order.
+    /// Each packet's part in so many CRYPTO frames, 1 to 64, in order.
     Frames(usize),
     /// As [`QuicDelivery::Frames`], in an order that is drawn, with PING and PADDING frames between, as Chromium sends them.
     Scattered(usize),
@@ -194,7 +194,7 @@ impl Initial<'_> {
 
     /// Bytes of frames that fit a packet of this many bytes.
     fn room(&self, packet_bytes: usize) -> usize {
-        packet_bytes - self.header(0).len() - TAG_BYTES
+        packet_bytes.saturating_sub(self.header(0).len() + TAG_BYTES)
     }
 
     /// The encrypted packet: `frames`, and padding up to `packet_bytes`.
@@ -228,6 +228,9 @@ fn crypto_frame(offset: usize, data: &[u8]) -> Vec<u8> {
 /// Bytes of a CRYPTO frame beside its data, at most.
 const FRAME_OVERHEAD: usize = 1 + 4 + 2;
 
+/// CRYPTO frames of a packet, so that more than half of it is left for their data.
+const FRAMES_MAX: usize = 64;
+
 /// The datagrams in which a client sends `hello`, each of [`DATAGRAM_BYTES`]. Returns the connection ID that the client chose for the server
 /// with them.
 pub fn client_initials(
@@ -248,7 +251,9 @@ pub fn client_initials(
     };
     let frames = match delivery {
         QuicDelivery::Whole | QuicDelivery::Backwards(_) => 1,
-        QuicDelivery::Frames(frames) | QuicDelivery::Scattered(frames) => frames.max(1),
+        QuicDelivery::Frames(frames) | QuicDelivery::Scattered(frames) => {
+            frames.clamp(1, FRAMES_MAX)
+        }
     };
     // A PING goes with each frame of a scattered packet.
     let room = initial.room(DATAGRAM_BYTES) - frames * (FRAME_OVERHEAD + 1);
