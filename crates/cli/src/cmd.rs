@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod import;
 pub mod list;
 pub mod memory;
+pub mod net;
 pub mod op;
 mod peer;
 pub mod pushdown;

@@ -158,6 +158,8 @@ enum Verb {
     Rdma(cmd::rdma::Args),
     /// Measure TCP: round trips, throughput and CPU time, over loopback or to another machine
     Tcp(cmd::tcp::Args),
+    /// Packets: programs on ports, traffic, trials, headroom
+    Net(cmd::net::Args),
     /// Read results of fio, iperf3, sysbench, stress-ng, perftest, doca_bench and Criterion into records
     Import(cmd::import::Args),
     /// Compare two files of records, test by test
@@ -254,6 +256,7 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Data(args) => cmd::data::run(args, globals),
         Verb::Pushdown(args) => cmd::pushdown::run(args, globals),
         Verb::Serve(args) => cmd::serve::run(args, globals),
+        Verb::Net(args) => cmd::net::run(args, globals),
         Verb::Tcp(args) => cmd::tcp::run(args, globals),
         Verb::Import(args) => cmd::import::run(args, globals),
         Verb::Compare(args) => cmd::compare::run(args, globals),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -107,6 +107,12 @@ pub enum WorkersError {
         /// The reason.
         error: io::Error,
     },
+    /// A loop has ended by itself.
+    #[error("{name} has ended")]
+    Ended {
+        /// The thread's name.
+        name: String,
+    },
     /// A loop panicked, and said more on stderr.
     #[error("{name} panicked")]
     Panicked {
@@ -127,6 +133,7 @@ pub struct Workers {
 struct Thread {
     name: String,
     live: Arc<Live>,
+    asks: SyncSender<Sender<Account>>,
     handle: Option<JoinHandle<Result<Account, WorkersError>>>,
 }
 
@@ -148,7 +155,9 @@ impl Workers {
         let (started, has_started) = channel();
         for (i, (name, make)) in loops.into_iter().enumerate() {
             let cores = settings.cores.len();
+            let (asks, asked) = sync_channel(1);
             let thread = Driver {
+                asked,
                 name: name.clone(),
                 core: (cores > 0).then(|| settings.cores[i % cores]),
                 settings: settings.clone(),
@@ -167,6 +176,7 @@ impl Workers {
             workers.threads.push(Thread {
                 name,
                 live,
+                asks,
                 handle: Some(handle),
             });
         }
@@ -185,6 +195,26 @@ impl Workers {
     pub fn live(&self) -> impl Iterator<Item = (&str, &Live)> {
         let threads = self.threads.iter();
         threads.map(|thread| (&*thread.name, &*thread.live))
+    }
+
+    /// The accounts of all loops while they run; each loop gives its own between two turns, when it has looked at its ports since it was asked.
+    ///
+    /// # Errors
+    /// If a loop has ended. [`Workers::stop`] says why.
+    pub fn accounts(&self) -> Result<Vec<Account>, WorkersError> {
+        let each = self.threads.iter().map(|thread| {
+            let (answer, answered) = channel();
+            // A thread that has ended listens no more.
+            let account = thread
+                .asks
+                .send(answer)
+                .ok()
+                .and_then(|()| answered.recv().ok());
+            account.ok_or_else(|| WorkersError::Ended {
+                name: thread.name.clone(),
+            })
+        });
+        each.collect()
     }
 
     /// True if a thread has ended by itself, which it does after an error, or where nothing can come any more.
@@ -240,6 +270,7 @@ struct Driver {
     settings: Settings,
     stop: Arc<AtomicBool>,
     live: Arc<Live>,
+    asked: Receiver<Sender<Account>>,
 }
 
 impl Driver {
@@ -261,6 +292,7 @@ impl Driver {
         let mut closed_ns = None;
         let mut idle = 0;
         loop {
+            let asked = self.asked.try_recv().ok();
             for _ in 0..TURNS {
                 match work.turn().map_err(failed)? {
                     0 => idle += 1,
@@ -271,6 +303,10 @@ impl Driver {
                 }
             }
             work.live(&self.live);
+            if let Some(answer) = asked {
+                // Whoever asked may have gone.
+                let _ = answer.send(work.account());
+            }
             if closed_ns.is_none() && self.stop.load(Ordering::Relaxed) {
                 work.close();
                 closed_ns = Some(self.settings.clock.now_ns());

@@ -2,7 +2,7 @@
 
 use super::numbers::Numbers;
 use super::{Account, Drops, FlowOrder, Latency, Order};
-use crate::traffic::{Read, STAMP_BYTES, StampKey, Traffic};
+use crate::traffic::{Read, STAMP_BYTES, Stamp, StampKey, Traffic};
 
 /// What became of a packet that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,7 @@ pub struct Receiver<'a, T: ?Sized> {
     latency: Latency,
     order: Order,
     flow_order: Option<FlowOrder>,
+    late: u64,
 }
 
 impl<'a, T: Traffic + ?Sized> Receiver<'a, T> {
@@ -48,6 +49,7 @@ impl<'a, T: Traffic + ?Sized> Receiver<'a, T> {
             latency: Latency::default(),
             order: Order::default(),
             flow_order: population.map(FlowOrder::new),
+            late: 0,
         }
     }
 
@@ -107,6 +109,22 @@ impl<'a, T: Traffic + ?Sized> Receiver<'a, T> {
         Arrival::Delivered
     }
 
+    /// Counts a frame that arrived when the trial was over. A packet of the trial that had not come before is lost, and the reason is known.
+    pub fn late(&mut self, frame: &[u8]) {
+        match self.key.read(frame) {
+            Read::Stamp(Stamp { number, .. }) => {
+                let is_sent = number < self.account.offered && !self.refused.contains(number);
+                self.late += u64::from(is_sent && self.arrived.insert(number));
+            }
+            // It may be a packet that is missing.
+            Read::Corrupted => {
+                self.account.received += 1;
+                self.account.corrupted += 1;
+            }
+            Read::Foreign => {}
+        }
+    }
+
     /// What has been counted so far.
     pub fn account(&self) -> &Account {
         &self.account
@@ -115,6 +133,10 @@ impl<'a, T: Traffic + ?Sized> Receiver<'a, T> {
     /// The end: with what others say that they dropped.
     pub fn finish(mut self, drops: Drops) -> (Account, Latency, Order, Option<FlowOrder>) {
         self.account.drops = drops;
+        if self.late > 0 {
+            let late = ("late".to_owned(), self.late);
+            self.account.drops.reasons.push(late);
+        }
         let lost = self.account.offered.saturating_sub(self.account.delivered);
         self.latency.set_lost(lost);
         (self.account, self.latency, self.order, self.flow_order)

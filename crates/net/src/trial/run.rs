@@ -6,7 +6,9 @@ use std::io;
 use dpb_core::measure::latency::Latencies;
 use dpb_core::{Buf, Clock, PacketPort, SetupError};
 
-use super::{Account, Balance, Drops, FlowOrder, Imbalance, Latency, Order, Pool, Receiver};
+use super::{
+    Account, Balance, FlowOrder, Imbalance, Latency, Order, Pool, Receiver, SystemUnderTest,
+};
 use crate::search::{Measurer, TrialInput, TrialOutput};
 use crate::traffic::{DEPARTURES_NS, NUMBERS, Pacer, Schedule, StampKey, Traffic, TrafficError};
 
@@ -79,6 +81,9 @@ pub enum TrialError {
         #[source]
         source: io::Error,
     },
+    /// The system cannot go on, or cannot say what it dropped.
+    #[error("the system under test")]
+    System(#[source] io::Error),
     /// Packets do not add up.
     #[error("the packets of the trial do not add up: {0}")]
     Imbalance(#[from] Imbalance),
@@ -123,6 +128,8 @@ pub struct Outcome {
 const AHEAD: usize = 64;
 /// The time before a trial's start, in which its first frames are made.
 const LEAD_NS: u64 = 200_000;
+/// Longest time for which a system is waited for that has packets in its hands when its trial is over.
+const DRAIN_NS: u64 = 10_000_000_000;
 /// Packets that are received at once.
 const BURST: usize = 64;
 
@@ -209,16 +216,14 @@ impl<T: Traffic + ?Sized> Sender<'_, T> {
     }
 }
 
-/// What a trial is done with: two ports, and what lies between them.
+/// What a trial is done with: two ports, and the system between them.
 pub struct Between<'a, A: ?Sized, B: ?Sized> {
     /// Where packets are sent. What arrives there is thrown away.
     pub from: &'a mut A,
     /// Where they arrive.
     pub to: &'a mut B,
-    /// Called in each turn of the loop: here a system that has no thread of its own works, and a virtual clock is moved.
-    pub step: &'a mut dyn FnMut(),
-    /// Asked at the end for what the system and the ports dropped in this trial.
-    pub drops: &'a mut dyn FnMut() -> Drops,
+    /// The system.
+    pub system: &'a mut dyn SystemUnderTest,
 }
 
 /// Does one trial: sends `traffic` into one port, and counts what comes out of the other. Buffers are taken from `pool`, and given back to it.
@@ -237,12 +242,7 @@ where
     A: PacketPort + ?Sized,
     B: PacketPort + ?Sized,
 {
-    let Between {
-        from,
-        to,
-        step,
-        drops,
-    } = between;
+    let Between { from, to, system } = between;
     if plan.duration_ns >= DEPARTURES_NS {
         return Err(TrialError::Duration(plan.duration_ns));
     }
@@ -276,7 +276,7 @@ where
     let mut came = Vec::with_capacity(BURST);
     sender.make(&mut **from)?;
     while clock.now_ns() < start_ns {
-        step();
+        system.turn().map_err(TrialError::System)?;
     }
     let took_ns = loop {
         sender.make(&mut **from)?;
@@ -292,13 +292,20 @@ where
         }
         take(&mut **from, &mut came)?;
         came.drain(..).for_each(|frame| sender.pool.give(frame));
-        step();
+        system.turn().map_err(TrialError::System)?;
         let now_ns = sender.pacer.elapsed_ns(clock);
         let last_ns = plan.duration_ns.max(sender.last_taken_ns);
         if sender.is_done() && now_ns >= last_ns + plan.settle_ns {
             break now_ns;
         }
     };
+    // What is under way still is late.
+    let over_ns = clock.now_ns().saturating_add(DRAIN_NS);
+    while !system.is_idle().map_err(TrialError::System)? && clock.now_ns() < over_ns {
+        system.turn().map_err(TrialError::System)?;
+        take_late(&mut **to, &mut came, &mut receiver, &mut sender.pool)?;
+    }
+    while take_late(&mut **to, &mut came, &mut receiver, &mut sender.pool)? > 0 {}
     let Sender {
         pacer, pool: used, ..
     } = sender;
@@ -309,7 +316,8 @@ where
         true => Validity::Late { packets, allowed },
         false => Validity::Valid,
     };
-    let (account, latency, order, flow_order) = receiver.finish(drops());
+    let (account, latency, order, flow_order) =
+        receiver.finish(system.drops().map_err(TrialError::System)?);
     let balance = account.balance()?;
     Ok(Outcome {
         account,
@@ -327,6 +335,22 @@ where
 fn take<P: PacketPort + ?Sized>(port: &mut P, came: &mut Vec<Buf>) -> Result<(), TrialError> {
     let taken = port.receive(came, BURST);
     taken.map(|_| ()).map_err(|source| failed(port, source))
+}
+
+/// Receives a burst of packets that come too late; says how many.
+fn take_late<T: Traffic + ?Sized, P: PacketPort + ?Sized>(
+    port: &mut P,
+    came: &mut Vec<Buf>,
+    receiver: &mut Receiver<'_, T>,
+    pool: &mut Pool,
+) -> Result<usize, TrialError> {
+    take(port, came)?;
+    let count = came.len();
+    for frame in came.drain(..) {
+        receiver.late(&frame);
+        pool.give(frame);
+    }
+    Ok(count)
 }
 
 fn failed<P: PacketPort + ?Sized>(port: &P, source: io::Error) -> TrialError {

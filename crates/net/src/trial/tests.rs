@@ -112,7 +112,7 @@ fn over_wire(
     let lost = std::cell::Cell::new(0);
     let mut held_back: Vec<(usize, Buf)> = Vec::new();
     let mut seen = 0;
-    let mut step = || {
+    let step = || {
         clock.advance_to(clock.now_ns() + 100);
         let mut sent = held(&sent);
         while let Some(mut packet) = sent.pop_front() {
@@ -153,12 +153,12 @@ fn over_wire(
         flow_order: true,
         ..Plan::new(Schedule::constant(1e6), 10_000_000, 1)
     };
-    let mut drops = || drops(lost.get());
+    let drops = || drops(lost.get());
+    let mut system = (step, drops);
     let mut between = Between {
         from: &mut from,
         to: &mut to,
-        step: &mut step,
-        drops: &mut drops,
+        system: &mut system,
     };
     run(
         &plan,
@@ -397,25 +397,25 @@ fn with_forwarder<R>(
     let shared = Shared(Mutex::new(forwarder));
     let (mut from, mut to) = (end(room), end(1 << 20));
     let (sent, arriving) = (from.out.clone(), to.into.clone());
-    let mut step = || {
+    let step = || {
         shared
             .0
             .lock()
             .expect("nobody panics")
             .turn(&sent, &arriving)
     };
-    let mut drops = || Drops {
+    let drops = || Drops {
         reasons: vec![(
             "queue full".to_owned(),
             std::mem::take(&mut shared.0.lock().expect("nobody panics").dropped),
         )],
         are_complete: true,
     };
+    let mut system = (step, drops);
     let between = Between {
         from: &mut from,
         to: &mut to,
-        step: &mut step,
-        drops: &mut drops,
+        system: &mut system,
     };
     use_it(&shared, between)
 }

@@ -1,0 +1,231 @@
+//! The ports of packets that command lines name, and their opening.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use dpb_accel::dpdk::Dpdk;
+use dpb_core::{Clock, PacketPort};
+use dpb_net::port::af_packet::{self, Fanout, FanoutBy};
+use dpb_net::port::{AfPacket, AfXdp, Capture, Dates, Tap, af_xdp};
+
+use crate::exit::Failure;
+
+/// The value name of such a flag in the help.
+pub const PORT: &str = "PORT";
+/// The names that there are, for the help of a verb.
+pub const PORTS_HELP: &str = "Ports:\n  \
+    af-packet:eth0           an interface, by raw sockets (CAP_NET_RAW)\n  \
+    af-xdp:eth0[:QUEUE]      a queue of an interface, past most of the kernel (CAP_NET_RAW, CAP_BPF, CAP_NET_ADMIN)\n  \
+    tap:NAME                 an interface that is made, whose other side is the kernel's (CAP_NET_ADMIN)\n  \
+    capture:IN.pcap          packets from a file, pcap or pcapng; what is sent is thrown away\n  \
+    capture:IN.pcap,OUT.pcap the same, and what is sent goes to another file; `capture:,OUT.pcap` sends alone\n  \
+    dpdk:net_ring0           a device of DPDK, or a driver with arguments: dpdk:net_pcap0,rx_pcap=in.pcap\n\
+    In a network namespace of one's own (unshare -Urn) anybody has all of these rights but CAP_BPF.";
+
+/// A port, by the name that it has on command lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortName {
+    /// An interface, by raw sockets.
+    AfPacket(String),
+    /// A queue of an interface.
+    AfXdp {
+        /// The interface.
+        interface: String,
+        /// The first queue.
+        queue: u32,
+    },
+    /// An interface that is made.
+    Tap(String),
+    /// Files.
+    Capture {
+        /// The file that packets come from.
+        read: Option<PathBuf>,
+        /// The file that packets go to.
+        write: Option<PathBuf>,
+    },
+    /// A device of DPDK.
+    Dpdk(String),
+}
+
+impl FromStr for PortName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((kind, what)) = text.split_once(':') else {
+            return Err(format!(
+                "{text:?} is no port: a kind, a colon, a name, as af-packet:eth0"
+            ));
+        };
+        if what.is_empty() {
+            return Err(format!("{text:?} names no {kind}"));
+        }
+        match kind {
+            "af-packet" => Ok(Self::AfPacket(what.to_owned())),
+            "af-xdp" => {
+                let (interface, queue) = what.split_once(':').unwrap_or((what, "0"));
+                let queue = queue
+                    .parse()
+                    .map_err(|_| format!("{queue:?} is no number of a queue, in {text:?}"))?;
+                Ok(Self::AfXdp {
+                    interface: interface.to_owned(),
+                    queue,
+                })
+            }
+            "tap" => Ok(Self::Tap(what.to_owned())),
+            "capture" => {
+                let (read, write) = what.split_once(',').unwrap_or((what, ""));
+                let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+                match (path(read), path(write)) {
+                    (None, None) => Err(format!("{text:?} names no file")),
+                    (read, write) => Ok(Self::Capture { read, write }),
+                }
+            }
+            "dpdk" => Ok(Self::Dpdk(what.to_owned())),
+            _ => Err(format!(
+                "{kind:?} is no kind of port; there are af-packet, af-xdp, tap, capture and dpdk"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for PortName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AfPacket(interface) => write!(f, "af-packet:{interface}"),
+            Self::AfXdp { interface, queue } => write!(f, "af-xdp:{interface}:{queue}"),
+            Self::Tap(name) => write!(f, "tap:{name}"),
+            Self::Capture { read, write } => {
+                let shown = |path: &Option<PathBuf>| {
+                    let path = path.as_ref();
+                    path.map_or_else(String::new, |path| path.display().to_string())
+                };
+                write!(f, "capture:{},{}", shown(read), shown(write))
+            }
+            Self::Dpdk(device) => write!(f, "dpdk:{device}"),
+        }
+    }
+}
+
+impl PortName {
+    /// The kind of the port, which records have as the link.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::AfPacket(_) => "af-packet",
+            Self::AfXdp { .. } => "af-xdp",
+            Self::Tap(_) => "tap",
+            Self::Capture { .. } => "capture",
+            Self::Dpdk(_) => "dpdk",
+        }
+    }
+
+    /// Opens the port, in this thread's network namespace. A capture that is written dates packets by `clock`.
+    ///
+    /// # Errors
+    /// Exit 3, with the reason and a remedy.
+    pub fn open(&self, clock: &Arc<dyn Clock>) -> Result<Box<dyn PacketPort>, Failure> {
+        let mut ports = self.open_shards(1, clock)?;
+        Ok(ports.pop().expect("one port for one shard"))
+    }
+
+    /// Opens a port for each of `shards`: the packets of a flow come to one of them. With AF_PACKET they share the interface by a hash of flows, with
+    /// AF_XDP each has a queue of its own.
+    ///
+    /// # Errors
+    /// Exit 3, with the reason and a remedy; exit 2 if such a port cannot be shared.
+    pub fn open_shards(
+        &self,
+        shards: u32,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Vec<Box<dyn PacketPort>>, Failure> {
+        if shards != 1 && !matches!(self, Self::AfPacket(_) | Self::AfXdp { .. }) {
+            return Err(Failure::usage(format!(
+                "{self} has one queue and cannot be shared by {shards} threads"
+            )));
+        }
+        self.opened(shards, clock)
+            .map_err(|why| Failure::unavailable(format!("port {self}: {why}")))
+    }
+
+    fn opened(
+        &self,
+        shards: u32,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Vec<Box<dyn PacketPort>>, String> {
+        let said = |error: io::Error| error.to_string();
+        match self {
+            Self::AfPacket(interface) => {
+                let fanout = (shards > 1).then(|| Fanout {
+                    // Of this process: no other program's port joins it by accident.
+                    group: std::process::id() as u16,
+                    by: FanoutBy::Hash,
+                });
+                let options = af_packet::Options {
+                    fanout,
+                    ..af_packet::Options::default()
+                };
+                let port = |_| AfPacket::open_with(interface, &options).map(boxed);
+                (0..shards)
+                    .map(port)
+                    .collect::<io::Result<_>>()
+                    .map_err(said)
+            }
+            Self::AfXdp { interface, queue } => {
+                let queues = *queue..queue.saturating_add(shards);
+                let ports = AfXdp::open_queues(interface, queues, &af_xdp::Options::default());
+                Ok(ports.map_err(said)?.into_iter().map(boxed).collect())
+            }
+            Self::Tap(name) => Ok(vec![boxed(Tap::open(name).map_err(said)?)]),
+            Self::Capture { read, write } => {
+                let dates = Dates {
+                    clock: Arc::clone(clock),
+                    start_ns: 0,
+                };
+                let write = write.as_deref().map(|path| (path, dates));
+                let port = Capture::open(read.as_deref(), write).map_err(said)?;
+                Ok(vec![boxed(port)])
+            }
+            Self::Dpdk(device) => {
+                let port = Dpdk.port(device).map_err(|why| why.to_string())?;
+                Ok(vec![port])
+            }
+        }
+    }
+}
+
+fn boxed(port: impl PacketPort + 'static) -> Box<dyn PacketPort> {
+    Box::new(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_shown_as_it_is_written() {
+        for text in [
+            "af-packet:eth0",
+            "af-xdp:eth0:3",
+            "tap:tap%d",
+            "capture:in.pcap,",
+            "capture:,out.pcapng",
+            "capture:a,b",
+            "dpdk:net_pcap0,rx_pcap=in.pcap",
+        ] {
+            let port: PortName = text.parse().expect("a port");
+            assert_eq!(port.to_string(), text);
+        }
+        for (wrong, said) in [
+            ("eth0", "a kind, a colon"),
+            ("tap:", "names no tap"),
+            ("af-xdp:eth0:x", "no number of a queue"),
+            ("capture:,", "names no file"),
+            ("netmap:eth0", "af-packet, af-xdp"),
+        ] {
+            let why = wrong.parse::<PortName>().expect_err(wrong);
+            assert!(why.contains(said), "{why}");
+        }
+    }
+}
