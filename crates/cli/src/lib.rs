@@ -92,6 +92,7 @@ const TASKS: Tasks = Tasks(&[
     &cmd::tcp::TASK,
     &cmd::pushdown::TASK,
     &cmd::rdma::TASK,
+    &cmd::net::flow_table::TASK,
 ]);
 
 /// Flags that every verb takes.

@@ -7,6 +7,7 @@
 //! | [`AfPacket`] | an interface, through raw sockets | CAP_NET_RAW | once each way |
 //! | [`AfXdp`] | a queue of an interface, past most of the kernel | CAP_NET_RAW to send, CAP_BPF and CAP_NET_ADMIN to receive | never by us; by the kernel, where the driver cannot do without |
 //! | [`Tap`] | an interface that this program makes, and whose other side the kernel has | CAP_NET_ADMIN | once each way |
+//! | [`Spread`] | several ports as one, packets spread by a hash of their flows | | |
 //! | [`Dated`] | any of them, with times of arrival by a clock that is given | | |
 //!
 //! DPDK's ports are `dpb_accel::dpdk::Dpdk::port`. Rights count in the network namespace: `unshare -Urn` gives all but CAP_BPF to anybody. What is missing is
@@ -31,6 +32,7 @@ mod mapping;
 mod memory;
 mod pool;
 mod ring;
+mod spread;
 mod sync;
 mod sys;
 mod tap;
@@ -40,6 +42,7 @@ pub use af_xdp::AfXdp;
 pub use capture::{Capture, Dates};
 pub use dated::Dated;
 pub use memory::{End, pair, pair_of};
+pub use spread::Spread;
 pub use tap::Tap;
 
 use pool::Pool;

@@ -26,5 +26,5 @@ pub use latency::Latency;
 pub use order::{FlowOrder, Order};
 pub use pool::Pool;
 pub use receiver::{Arrival, Receiver};
-pub use run::{Between, Outcome, Plan, TrialError, Trials, Validity, run};
+pub use run::{Between, LEAD_NS, Outcome, Plan, TrialError, Trials, Validity, run};
 pub use system::{Foreign, Hosted, SystemUnderTest};

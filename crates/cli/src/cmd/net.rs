@@ -3,6 +3,9 @@
 #[allow(dead_code, reason = "verbs below come one by one")]
 mod ports;
 
+mod end_to_end;
+pub mod flow_table;
+
 use clap::Subcommand;
 
 use crate::Globals;
@@ -18,9 +21,14 @@ pub struct Args {
 /// The verbs below `net`, one file each in `net/`, in the order of the help.
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one in a process")]
-enum Verb {}
+enum Verb {
+    /// Measure a table of flows, in software or in a model of hardware: throughput and loss
+    FlowTable(flow_table::Args),
+}
 
 /// Runs the verb below.
-pub fn run(args: Args, _globals: &Globals) -> Result<(), Failure> {
-    match args.verb {}
+pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
+    match args.verb {
+        Verb::FlowTable(args) => flow_table::run(args, globals),
+    }
 }

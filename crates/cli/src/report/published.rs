@@ -172,6 +172,16 @@ pub fn pushdown() -> Vec<Record> {
     of_task("pushdown")
 }
 
+/// The flow table of DPUBench.
+pub fn flow_table() -> Vec<Record> {
+    of_task("net flow-table")
+}
+
+/// Application recognition in DPUBench.
+pub fn app_recognition() -> Vec<Record> {
+    of_task("net app-recognition")
+}
+
 impl Work {
     /// Reads a data file.
     ///

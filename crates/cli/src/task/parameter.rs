@@ -226,7 +226,7 @@ impl Kind {
             "COUNT" | "COUNTS" => Self::Count,
             "NUMBER" | "NUMBERS" => Self::Number,
             "REAL" | "REALS" => Self::Real,
-            "TIME" => Self::Time,
+            "TIME" | "TIMES" => Self::Time,
             "SHARE" | "SHARES" => Self::Share,
             "RATE" | "RATES" => Self::Rate,
             "YES|NO" => Self::Word(["yes", "no"].map(str::to_owned).into()),
@@ -267,7 +267,7 @@ impl Kind {
                 Ok(value) if value.is_finite() => Ok(()),
                 _ => Err(format!("`{part}` is not a number")),
             }),
-            Self::Time => args::duration(text).map(drop),
+            Self::Time => args::durations(text).map(drop),
             Self::Share => every(|part| match part.trim() {
                 "1" | "1.0" | "100%" => Ok(()),
                 part => args::share(part).map(drop),

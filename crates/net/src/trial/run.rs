@@ -126,8 +126,8 @@ pub struct Outcome {
 
 /// Frames that are made before they are due.
 const AHEAD: usize = 64;
-/// The time before a trial's start, in which its first frames are made.
-const LEAD_NS: u64 = 200_000;
+/// The time from the call of [`run`] to the trial's start, in which its first frames are made.
+pub const LEAD_NS: u64 = 200_000;
 /// Longest time for which a system is waited for that has packets in its hands when its trial is over.
 const DRAIN_NS: u64 = 10_000_000_000;
 /// Packets that are received at once.
