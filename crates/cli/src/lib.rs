@@ -93,6 +93,7 @@ const TASKS: Tasks = Tasks(&[
     &cmd::pushdown::TASK,
     &cmd::rdma::TASK,
     &cmd::net::flow_table::TASK,
+    &cmd::net::app_recognition::TASK,
 ]);
 
 /// Flags that every verb takes.

@@ -2,7 +2,10 @@
 
 #[allow(dead_code, reason = "verbs below come one by one")]
 mod ports;
+#[allow(dead_code, reason = "verbs below come one by one")]
+mod traffic;
 
+pub mod app_recognition;
 mod end_to_end;
 pub mod flow_table;
 
@@ -24,11 +27,14 @@ pub struct Args {
 enum Verb {
     /// Measure a table of flows, in software or in a model of hardware: throughput and loss
     FlowTable(flow_table::Args),
+    /// Measure application recognition: packets hashed, compressed or sent back by what their flows are
+    AppRecognition(app_recognition::Args),
 }
 
 /// Runs the verb below.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     match args.verb {
         Verb::FlowTable(args) => flow_table::run(args, globals),
+        Verb::AppRecognition(args) => app_recognition::run(args, globals),
     }
 }

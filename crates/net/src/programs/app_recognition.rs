@@ -33,5 +33,5 @@ pub use actions::{Compress, Hash, compress, hash};
 pub use log::{Decided, Log};
 pub use policy::{Action, Policy, PolicyError};
 pub use recognise::{Counts, Recognise, Settings, Totals};
-pub use results::{Outputs, Results, Sample};
+pub use results::{Outputs, Results, Sample, is_sha256};
 pub use rules::RuleEngine;

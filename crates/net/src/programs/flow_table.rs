@@ -15,14 +15,13 @@
 //! ```
 //! use std::sync::Arc;
 //! use dpb_core::VirtualClock;
-//! use dpb_net::pipeline::{Line, Stage};
+//! use dpb_net::pipeline::Line;
 //! use dpb_net::programs::flow_table::{FlowTable, Settings};
-//! use dpb_net::programs::forward::{Addresses, bridge};
 //!
 //! let table = FlowTable::new(&Settings::default(), Arc::new(VirtualClock::new(false)))?;
 //! let counts = table.counts();
-//! let stages: Vec<Box<dyn Stage>> = vec![Box::new(table), Box::new(bridge(vec![1, 0], Addresses::Kept))];
-//! let line = Line::new("flow-table", stages, 8);
+//! // What comes by one of two ports leaves by the other.
+//! let line = Line::new("flow-table", vec![Box::new(table.forwarding(vec![1, 0]))], 8);
 //! // What other threads may read while the line works.
 //! assert_eq!(counts.read().packets, 0);
 //! # drop(line);

@@ -14,29 +14,32 @@ use dpb_net::trial::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
+use super::traffic::LOAD;
 use crate::args::{self, List};
 use crate::cmd::sweep::{self, RunFlags};
 use crate::interrupt;
 
-/// The heading of these flags in the help.
-pub(super) const LOAD: &str = "The load";
-
 /// What is offered.
 #[derive(Debug, clap::Args)]
 pub(super) struct LoadFlags {
-    /// The time from one packet that is due to the next, whatever became of those before
-    #[arg(long, value_name = "TIMES", help_heading = LOAD, value_parser = args::durations, default_value = "20us,10us,5us,2us,1us")]
-    interval: List<Duration>,
+    /// The time from one packet that is due to the next, whatever became of those before [default: of flow-table 20us,10us,5us,2us,1us; of
+    /// app-recognition ten times as long]
+    #[arg(long, value_name = "TIMES", help_heading = LOAD, value_parser = args::durations)]
+    interval: Option<List<Duration>>,
     /// Packets a second that are due, instead of the time between two
     #[arg(long, value_name = "RATES", help_heading = LOAD, value_parser = args::rates, conflicts_with = "interval")]
     rate: Option<List<f64>>,
-    /// How late a packet may be offered. A trial has no number if more packets are later than are due in so long: its generator was late
-    #[arg(long, value_name = "TIME", help_heading = LOAD, value_parser = args::duration, default_value = "10us")]
-    tolerance: Duration,
+    /// How late a packet may be offered. A trial has no number if more packets are later than are due in so long: its generator was late [default: 10us; 1ms
+    /// where the program works on the generator's core]
+    #[arg(long, value_name = "TIME", help_heading = LOAD, value_parser = args::duration)]
+    tolerance: Option<Duration>,
     /// Packets that a port in memory holds for the other end
     #[arg(long, value_name = "COUNT", help_heading = LOAD, value_parser = args::count, default_value = "1024")]
     queue: u64,
 }
+
+/// Times between packets, where none are given, in microseconds.
+pub(super) const INTERVALS_US: [u64; 5] = [20, 10, 5, 2, 1];
 
 /// Packets that are due.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,12 +49,13 @@ pub(super) enum Load {
 }
 
 impl LoadFlags {
-    pub(super) fn loads(&self) -> Vec<Load> {
-        match &self.rate {
-            Some(rates) => rates.iter().map(|rate| Load::Rate(*rate)).collect(),
-            None => (self.interval.iter())
-                .map(|interval| Load::Interval(*interval))
-                .collect(),
+    /// The loads that are asked for; without any the usual intervals, each so many times as long.
+    pub(super) fn loads(&self, times: u64) -> Vec<Load> {
+        let usual = INTERVALS_US.map(|us| Duration::from_micros(us * times));
+        match (&self.rate, &self.interval) {
+            (Some(rates), _) => rates.iter().map(|rate| Load::Rate(*rate)).collect(),
+            (None, Some(intervals)) => intervals.iter().copied().map(Load::Interval).collect(),
+            (None, None) => usual.map(Load::Interval).into(),
         }
     }
 
@@ -59,8 +63,10 @@ impl LoadFlags {
         self.queue as usize
     }
 
-    pub(super) fn tolerance(&self) -> Duration {
-        self.tolerance
+    /// For a program that works on the generator's core, or elsewhere.
+    pub(super) fn tolerance(&self, shares_core: bool) -> Duration {
+        let usual = Duration::from_micros(if shares_core { 1000 } else { 10 });
+        self.tolerance.unwrap_or(usual)
     }
 }
 
@@ -195,9 +201,8 @@ impl SystemUnderTest for Sides {
     }
 }
 
-/// A system between two ports, and the traffic for it.
+/// A system between two ports.
 pub(super) struct Lab<'a, S> {
-    pub(super) traffic: &'a dyn Traffic,
     pub(super) clock: &'a dyn Clock,
     pub(super) from: Box<dyn PacketPort>,
     pub(super) to: Box<dyn PacketPort>,
@@ -232,7 +237,8 @@ pub(super) struct Runs {
 const TRIES: usize = 3;
 
 impl<'a, S: SystemUnderTest> Lab<'a, S> {
-    /// The trials that `flags` ask for, behind one that warms up. `begin` is told of each trial before it starts, with its duration in nanoseconds.
+    /// The trials that `flags` ask for, behind one that warms up. `begin` is told of each trial before it starts, with its number and its duration in nanoseconds, and
+    /// gives its traffic.
     ///
     /// # Errors
     /// What broke, as a sentence: nothing of the test counts then.
@@ -241,7 +247,7 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
         flags: &RunFlags,
         load: Load,
         meters: &[Arc<Meter>],
-        mut begin: impl FnMut(&mut S, u64),
+        mut begin: impl FnMut(&mut S, u64, u64) -> Result<Arc<dyn Traffic>, String>,
     ) -> Result<Runs, String> {
         self.plan.schedule = Schedule::constant(load.packets_per_s());
         let nanoseconds = |duration: Duration| duration.as_nanos() as u64;
@@ -276,11 +282,11 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
         &mut self,
         duration_ns: u64,
         meters: &[Arc<Meter>],
-        begin: &mut impl FnMut(&mut S, u64),
+        begin: &mut impl FnMut(&mut S, u64, u64) -> Result<Arc<dyn Traffic>, String>,
     ) -> Result<Run, String> {
         self.plan.duration_ns = duration_ns;
         self.plan.trial += 1;
-        begin(&mut self.system, duration_ns);
+        let traffic = begin(&mut self.system, self.plan.trial, duration_ns)?;
         let before: Vec<Spent> = meters.iter().map(|meter| meter.read()).collect();
         let bytes = self.to.stats().delivered.bytes;
         let mut between = Between {
@@ -290,7 +296,7 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
         };
         let outcome = trial::run(
             &self.plan,
-            self.traffic,
+            &*traffic,
             self.clock,
             &mut self.pool,
             &mut between,

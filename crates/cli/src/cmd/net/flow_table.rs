@@ -10,9 +10,10 @@ use dpb_core::measure::{Evidence, Outcome, Record};
 use dpb_net::flow::Timeouts;
 use dpb_net::flow::hardware::HardwareModel;
 use dpb_net::programs::flow_table::Settings;
-use dpb_net::traffic::{FCS_BYTES, Flows, Generator, Mixture, Profile, Sizes};
+use dpb_net::traffic::{Generator, Lengths, Profile, Schedule};
 
-use super::end_to_end::{LOAD, Load, LoadFlags};
+use super::end_to_end::{Load, LoadFlags};
+use super::traffic::{Chosen, LOAD, TrafficFlags, word};
 use crate::args::{self, List};
 use crate::cmd::sweep::{self, Results, RunFlags, parameter};
 use crate::exit::Failure;
@@ -56,7 +57,7 @@ const VIEW: View = View {
         ),
         axis("threads", "threads", output::number),
     ],
-    fixed: &["mode", "lengths", "link"],
+    fixed: &["mode", "lengths", "application", "link"],
     metrics: &[
         charted(
             "packets_per_s",
@@ -121,8 +122,12 @@ const VIEW: View = View {
 };
 
 /// Seconds as an axis shows them.
-fn seconds(value: f64) -> String {
+pub(super) fn seconds(value: f64) -> String {
     short_ns(value * 1e9)
+}
+
+fn two_digits(value: f64) -> String {
+    format!("{value:.2}")
 }
 
 #[derive(Debug, clap::Args)]
@@ -132,24 +137,17 @@ fn seconds(value: f64) -> String {
                   --mode closed has the program take the same packets again and again as fast as its core goes, and the stages alone beside it.\n\
                   Examples:\n  dpb net flow-table\n  \
                   dpb net flow-table --size 64,512,1518 --interval 10us,5us,2us,1us --table software,hardware\n  \
-                  dpb net flow-table --lengths agh --flows 10000 --timeout 100ms --capacity 4096,65536\n  \
+                  dpb net flow-table --lengths agh-campus --flows 10000 --timeout 100ms --capacity 4096,65536\n  \
                   dpb net flow-table --mode closed --flows 1000,100000,1000000 --size 64"
 )]
 pub struct Args {
-    /// Bytes of a frame with its check sequence, as RFC 2544 counts them, from 64
-    #[arg(long, value_name = "SIZES", help_heading = LOAD, value_parser = args::sizes, default_value = "64,512,1518")]
-    size: List<u64>,
+    #[command(flatten)]
+    traffic: TrafficFlags,
     #[command(flatten)]
     load: LoadFlags,
     /// Open: packets are due at the given times, whatever becomes of them. Closed: the program gets the next ones as soon as it is done, the same again and again
     #[arg(long, help_heading = LOAD, value_enum, default_value = "open")]
     mode: Mode,
-    /// Flows that live at a time
-    #[arg(long, value_name = "COUNTS", help_heading = LOAD, value_parser = args::counts, default_value = "10000")]
-    flows: List<u64>,
-    /// Packets of a flow: it never ends; or as on a campus link (AGH, 2015), where half of the flows are one packet
-    #[arg(long, help_heading = LOAD, value_enum, value_delimiter = ',', default_value = "endless")]
-    lengths: Vec<LengthsName>,
     /// Where the table is: software; a model of hardware; a device by DOCA Flow or DPDK's rte_flow
     #[arg(long, help_heading = TABLE, value_enum, value_delimiter = ',', default_value = "software,hardware")]
     table: Vec<TableName>,
@@ -185,12 +183,6 @@ enum Mode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LengthsName {
-    Endless,
-    Agh,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum TableName {
     Software,
     Hardware,
@@ -206,22 +198,14 @@ pub(super) enum Topology {
 
 /// One test: a value for every parameter.
 #[derive(Clone, Copy, Debug)]
-struct Test {
-    size: u64,
+struct Test<'a> {
+    chosen: Chosen<'a>,
     /// `None`: the closed loop.
     load: Option<Load>,
-    flows: u64,
-    lengths: LengthsName,
     table: TableName,
     capacity: u64,
     threads: u64,
     topology: Topology,
-}
-
-/// The name of a word.
-pub(super) fn word(value: &impl ValueEnum) -> String {
-    let value = value.to_possible_value();
-    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Checks that there is such traffic.
@@ -239,7 +223,13 @@ fn cost(matches: &ArgMatches) -> Cost {
         return Cost::default();
     };
     let tests = args.tests().len() as u32;
-    let flows = args.flows.iter().copied().max().unwrap_or(0);
+    let flows = args
+        .traffic
+        .each()
+        .iter()
+        .map(|chosen| chosen.flows)
+        .max()
+        .unwrap_or(0);
     Cost {
         once: tests * (args.runs.warm_up() + Duration::from_millis(100)),
         each_run: tests * (args.runs.seconds() + Duration::from_millis(60)),
@@ -270,31 +260,25 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 
 impl Args {
     /// The cartesian product, tables innermost.
-    fn tests(&self) -> Vec<Test> {
+    fn tests(&self) -> Vec<Test<'_>> {
         let loads: Vec<Option<Load>> = match self.mode {
             Mode::Closed => vec![None],
-            Mode::Open => self.load.loads().into_iter().map(Some).collect(),
+            Mode::Open => self.load.loads(1).into_iter().map(Some).collect(),
         };
         let mut tests = Vec::new();
-        for &size in &self.size {
+        for chosen in self.traffic.each() {
             for &load in &loads {
-                for &flows in &self.flows {
-                    for &lengths in &self.lengths {
-                        for &capacity in &self.capacity {
-                            for &threads in &self.threads {
-                                for &topology in &self.topology {
-                                    tests.extend(self.table.iter().map(|&table| Test {
-                                        size,
-                                        load,
-                                        flows,
-                                        lengths,
-                                        table,
-                                        capacity,
-                                        threads,
-                                        topology,
-                                    }));
-                                }
-                            }
+                for &capacity in &self.capacity {
+                    for &threads in &self.threads {
+                        for &topology in &self.topology {
+                            tests.extend(self.table.iter().map(|&table| Test {
+                                chosen,
+                                load,
+                                table,
+                                capacity,
+                                threads,
+                                topology,
+                            }));
                         }
                     }
                 }
@@ -304,46 +288,41 @@ impl Args {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        for &size in &self.size {
-            for &flows in &self.flows {
-                for &lengths in &self.lengths {
-                    let profile = self.profile(size, flows, lengths);
-                    let profile = profile.ok_or_else(|| {
-                        Failure::usage(format!("--size {size}: a frame has 64 bytes at least"))
-                    })?;
-                    Generator::new(&profile).map_err(|error| {
-                        Failure::usage(format!("--size {size} --flows {flows}: {error}"))
-                    })?;
-                }
-            }
+        for chosen in self.traffic.each() {
+            self.traffic.generator(self.runs.seed, chosen)?;
         }
-        for load in self.load.loads() {
-            let schedule = dpb_net::traffic::Schedule::constant(load.packets_per_s());
+        for load in self.load.loads(1) {
+            let schedule = Schedule::constant(load.packets_per_s());
             (schedule.departures()).map_err(|error| Failure::usage(error.to_string()))?;
         }
         self.runs.check()
     }
 
-    /// UDP over IPv4, one way; `None` if frames are too short.
-    fn profile(&self, size: u64, flows: u64, lengths: LengthsName) -> Option<Profile> {
-        let bytes = usize::try_from(size).ok()?.checked_sub(FCS_BYTES)?;
-        Some(Profile {
-            sizes: Sizes::Fixed(bytes),
-            flows: match lengths {
-                LengthsName::Endless => Flows::endless(flows),
-                LengthsName::Agh => Flows::churning(flows, Mixture::agh_campus()),
-            },
-            ..Profile::new(self.runs.seed)
-        })
+    /// The traffic of a trial. Where flows end each trial has others, so that none comes twice.
+    fn generator(&self, chosen: Chosen<'_>, trial: u64) -> Result<Generator, String> {
+        let is_endless = self.profile(chosen).flows.lengths == Lengths::Endless;
+        let seed = if is_endless { 0 } else { trial };
+        let generator = self
+            .traffic
+            .generator(self.runs.seed.wrapping_add(seed), chosen);
+        generator.map_err(|failure| failure.message)
     }
 
-    fn say_sharing(&self, tests: &[Test]) {
-        let threads = |test: &Test| match (test.table, test.topology, test.load) {
+    fn profile(&self, chosen: Chosen<'_>) -> Profile {
+        self.traffic.profile(self.runs.seed, chosen)
+    }
+
+    fn say_sharing(&self, tests: &[Test<'_>]) {
+        let threads = |test: &Test<'_>| match (test.table, test.topology, test.load) {
             (TableName::Software, Topology::Separated, Some(_)) => test.threads + 1,
             _ => 1,
         };
         self.runs
             .say_sharing(tests.iter().map(threads).max().unwrap_or(1));
+    }
+
+    fn tolerance(&self, test: &Test<'_>) -> Duration {
+        self.load.tolerance(test.topology == Topology::Embedded)
     }
 
     fn settings(&self, flows: u64) -> Settings {
@@ -370,21 +349,19 @@ impl Args {
         }
     }
 
-    fn record(&self, test: &Test) -> Record {
+    fn record(&self, test: &Test<'_>) -> Record {
         let record = Record::new(TASK.name, Evidence::of_this_cpu(), self.runs.seed)
-            .with("size", test.size)
-            .with("mode", word(&self.mode))
-            .with("flows", test.flows)
-            .with("lengths", word(&test.lengths))
-            .with("table", word(&test.table))
+            .with("mode", word(self.mode))
+            .with("table", word(test.table))
             .with("capacity", test.capacity)
             .with("timeout", self.timeout.as_secs_f64())
             .with("threads", test.threads)
-            .with("topology", word(&test.topology))
+            .with("topology", word(test.topology))
             .with("link", "memory");
+        let record = self.traffic.note(record, test.chosen);
         let record = match test.load {
             Some(load) => (load.note(record))
-                .with("tolerance", self.load.tolerance().as_secs_f64())
+                .with("tolerance", self.tolerance(test).as_secs_f64())
                 .with("queue", self.load.queue() as u64),
             None => record,
         };
@@ -399,7 +376,7 @@ impl Args {
     }
 
     /// One test, as one record whatever comes of it.
-    fn measure(&self, test: &Test) -> Record {
+    fn measure(&self, test: &Test<'_>) -> Record {
         let record = self.record(test);
         let unsupported = |reason: String| {
             let record = record.clone();
@@ -417,8 +394,11 @@ impl Args {
     }
 
     /// Why a test is none, if it is none.
-    fn absent(&self, test: &Test) -> Option<String> {
+    fn absent(&self, test: &Test<'_>) -> Option<String> {
         let is_closed = test.load.is_none();
+        let profile = self.profile(test.chosen);
+        let is_plain =
+            profile.applications.is_none() && profile.ipv6_share == 0.0 && profile.tcp_share == 0.0;
         match test.table {
             TableName::DocaFlow => Some(
                 "DOCA Flow: no BlueField was found by it here, and dpb has no program for it yet, as its structures differ between releases of DOCA; \
@@ -434,9 +414,12 @@ impl Args {
             TableName::Hardware if test.threads != 1 || test.topology != Topology::Separated => {
                 Some("the model is of one card, which has no threads: take --threads 1 --topology separated".to_owned())
             }
-            TableName::Software if is_closed && test.lengths != LengthsName::Endless => {
-                Some("--mode closed has the same packets again and again, in which no flow ends: take --lengths endless".to_owned())
+            TableName::Hardware if profile.ipv6_share > 0.0 => {
+                Some("the model's table is of flows over IPv4: take --family ipv4".to_owned())
             }
+            TableName::Software if is_closed && !(is_plain && profile.flows.lengths == Lengths::Endless) => Some(
+                "--mode closed has the same packets again and again, in which no flow ends: take --lengths endless --family ipv4 --transport udp --application none".to_owned(),
+            ),
             TableName::Software if is_closed && test.threads != 1 => {
                 Some("--mode closed is of one thread".to_owned())
             }
@@ -448,9 +431,9 @@ impl Args {
     }
 }
 
-impl std::fmt::Display for Test {
+impl std::fmt::Display for Test<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (table, size, flows) = (word(&self.table), self.size, self.flows);
+        let (table, size, flows) = (word(self.table), self.chosen.size, self.chosen.flows);
         write!(f, "{table}, {size} B, {flows} flows")?;
         match self.load {
             Some(load) => write!(f, ", {load}"),
@@ -495,7 +478,7 @@ fn for_people(records: &[Record]) -> Table {
                 figure("parse_ns_per_packet", short_ns),
                 figure("table_ns_per_packet", short_ns),
                 figure("port_ns_per_packet", short_ns),
-                figure("stages_ratio", output::number),
+                figure("stages_ratio", two_digits),
             ]),
             false => row.extend([
                 figure("loss_ratio", percent),

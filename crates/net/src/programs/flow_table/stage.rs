@@ -10,7 +10,7 @@ use super::counts::packets;
 use super::{Counts, Totals};
 use crate::flow::{Flow, Found, HashKey, Seen, Table, TableError, Timeouts};
 use crate::packet::{Headers, Verdict};
-use crate::pipeline::{Burst, Reason, Stage};
+use crate::pipeline::{Burst, Mark, Packet, Reason, Stage};
 
 /// Settings of a table of flows.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +33,16 @@ impl Default for Settings {
     }
 }
 
-/// A stage that counts each packet at its flow. It leaves packets as they are, but for those whose headers are wrong: these are dropped.
+/// A stage that counts each packet at its flow, and says where it goes on ([`FlowTable::forwarding`]). It leaves packets as they are, but for those whose headers are
+/// wrong: these are dropped.
 pub struct FlowTable {
     headers: Headers,
     v4: Family<2>,
     v6: Family<5>,
     clock: Arc<dyn Clock>,
     now_ms: u32,
+    /// For packets that came by each port; nothing if others say.
+    ways: Vec<u16>,
     totals: Totals,
     counts: Arc<Counts>,
     done: Vec<Burst>,
@@ -98,10 +101,18 @@ impl FlowTable {
             v6: Family::new(settings, !settings.seed)?,
             now_ms: now_ms(&*clock),
             clock,
+            ways: Vec::new(),
             totals: Totals::default(),
             counts: Arc::default(),
             done: Vec::new(),
         })
+    }
+
+    /// Sends each packet that came by port `i` to port `ways[i]`, as a [`bridge`](crate::programs::forward::bridge) does. One that came by another port has no way out.
+    #[must_use]
+    pub fn forwarding(mut self, ways: Vec<u16>) -> Self {
+        self.ways = ways;
+        self
     }
 
     /// Its counters.
@@ -118,6 +129,7 @@ impl FlowTable {
             v4,
             v6,
             now_ms,
+            ways,
             totals,
             ..
         } = self;
@@ -130,6 +142,12 @@ impl FlowTable {
             v6.seen.clear();
             headers.seen_v6(&mut v6.seen);
             v6.count(*now_ms);
+        }
+        if !ways.is_empty() {
+            for Packet { mark, .. } in burst.iter_mut() {
+                let way = ways.get(usize::from(mark.ingress)).copied();
+                mark.egress = way.unwrap_or(Mark::NOWHERE);
+            }
         }
         totals.packets += burst.len() as u64;
         if headers.ipv4().len() + headers.ipv6().len() < burst.len() {

@@ -85,11 +85,10 @@ impl Between {
 ///
 /// # Errors
 /// What broke, as a sentence.
-pub(super) fn software(args: &Args, test: &Test, mut record: Record) -> Result<Record, String> {
-    let profile = args.profile(test.size, test.flows, test.lengths);
-    let generator = profile.ok_or("frames are too short")?;
-    let generator = Generator::new(&generator).map_err(|error| error.to_string())?;
-    let packets = test.flows * LAP_MIN.div_ceil(test.flows);
+pub(super) fn software(args: &Args, test: &Test<'_>, mut record: Record) -> Result<Record, String> {
+    let generator = args.generator(test.chosen, 0)?;
+    let flows = test.chosen.flows;
+    let packets = flows * LAP_MIN.div_ceil(flows);
     let mut frames = lap(&generator, packets, args.runs.seed)?;
     let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
     let settings = args.settings(test.capacity);
@@ -137,13 +136,10 @@ pub(super) fn software(args: &Args, test: &Test, mut record: Record) -> Result<R
     let totals = counts.read();
     totals.check().map_err(|error| error.to_string())?;
     // Every flow of the lap has begun once, and every other packet was of a known one.
-    let begun = test.flows.min(test.capacity);
-    let is_right = totals.began >= begun && (totals.full == 0 || test.flows > test.capacity);
+    let begun = flows.min(test.capacity);
+    let is_right = totals.began >= begun && (totals.full == 0 || flows > test.capacity);
     if totals.packets != account.received.packets || !is_right {
-        return Err(format!(
-            "{} flows, and the table counted {totals:?}",
-            test.flows
-        ));
+        return Err(format!("{} flows, and the table counted {totals:?}", flows));
     }
     alone.check()?;
     let names = [
@@ -204,7 +200,7 @@ struct Alone {
 }
 
 impl Alone {
-    fn new(args: &Args, test: &Test, frames: &VecDeque<Buf>) -> Result<Self, String> {
+    fn new(args: &Args, test: &Test<'_>, frames: &VecDeque<Buf>) -> Result<Self, String> {
         let settings = args.settings(test.capacity);
         let table = Table::new(
             settings.flows,

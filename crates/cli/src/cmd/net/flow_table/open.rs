@@ -7,11 +7,10 @@ use dpb_core::measure::Record;
 use dpb_core::{Clock, PacketPort, VirtualClock, WallClock};
 use dpb_net::flow::Toeplitz;
 use dpb_net::flow::toeplitz::SYMMETRIC_KEY;
-use dpb_net::pipeline::{self, Idle, Line, Make, Shard, Stage, WhenFull};
+use dpb_net::pipeline::{self, Idle, Line, Make, Shard, WhenFull};
 use dpb_net::port::{End, Spread, pair_of};
 use dpb_net::programs::flow_table::{Card, Counts, FlowTable, Totals};
-use dpb_net::programs::forward::{Addresses, bridge};
-use dpb_net::traffic::{Generator, Schedule};
+use dpb_net::traffic::{Schedule, Traffic};
 use dpb_net::trial::{Hosted, LEAD_NS, Plan, Pool};
 
 use super::{Args, Test, Topology};
@@ -34,11 +33,10 @@ fn totals(counts: &AllCounts) -> Totals {
     all
 }
 
-/// The program of a shard: table, then bridge.
+/// The program of a shard: what comes by one port leaves by the other.
 pub(super) fn line(table: FlowTable) -> Line {
-    let bridge = bridge(vec![1, 0], Addresses::Kept);
-    let stages: Vec<Box<dyn Stage>> = vec![Box::new(table), Box::new(bridge)];
-    Line::new("flow-table", stages, DEPTH)
+    let table = Box::new(table.forwarding(vec![1, 0]));
+    Line::new("flow-table", vec![table], DEPTH)
 }
 
 /// Trials of the program.
@@ -47,11 +45,10 @@ pub(super) fn line(table: FlowTable) -> Line {
 /// What broke, as a sentence.
 pub(super) fn software(
     args: &Args,
-    test: &Test,
+    test: &Test<'_>,
     load: Load,
     record: Record,
 ) -> Result<Record, String> {
-    let generator = generator(args, test)?;
     let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
     let counts = AllCounts::default();
     let (mut near_in, mut near_out, mut meters) = (Vec::new(), Vec::new(), Vec::new());
@@ -94,16 +91,17 @@ pub(super) fn software(
         }
     };
     let mut lab = Lab {
-        traffic: &generator,
         clock: &*clock,
         from: spread(near_in),
         to: spread(near_out),
         system,
-        plan: plan(args, load),
+        plan: plan(args, test, load),
         pool: Pool::default(),
     };
     let before = totals(&counts);
-    let runs = lab.runs(&args.runs, load, &meters, |_, _| {})?;
+    let runs = lab.runs(&args.runs, load, &meters, |_, trial, _| {
+        traffic(args, test, trial)
+    })?;
     let ran = totals(&counts).since(&before);
     let Lab { system, .. } = lab;
     for account in system.stop().map_err(|error| error.to_string())? {
@@ -147,11 +145,10 @@ fn note_flows(record: &mut Record, ran: &Totals) {
 /// What broke, as a sentence.
 pub(super) fn hardware(
     args: &Args,
-    test: &Test,
+    test: &Test<'_>,
     load: Load,
     record: Record,
 ) -> Result<Record, String> {
-    let generator = generator(args, test)?;
     let clock = Arc::new(VirtualClock::new(true));
     let [near, far] = pair_of(args.load.queue());
     let [far_out, near_back] = pair_of(args.load.queue());
@@ -167,20 +164,20 @@ pub(super) fn hardware(
     let mut record = record;
     record.evidence = card.evidence();
     let mut lab = Lab {
-        traffic: &generator,
         clock: &*clock,
         from: Box::new(near),
         to: Box::new(near_back),
         system: card,
-        plan: plan(args, load),
+        plan: plan(args, test, load),
         pool: Pool::default(),
     };
     let schedule = Schedule::constant(load.packets_per_s());
     let departures = schedule.departures().map_err(|error| error.to_string())?;
     let mut stats = Vec::new();
-    let runs = lab.runs(&args.runs, load, &[], |card, duration_ns| {
+    let runs = lab.runs(&args.runs, load, &[], |card, trial, duration_ns| {
         stats.push((card.stats(), card.software_stats()));
         card.expect(departures.clone(), clock.now_ns() + LEAD_NS, duration_ns);
+        traffic(args, test, trial)
     })?;
     let card = &lab.system;
     card.check()?;
@@ -216,16 +213,14 @@ pub(super) fn hardware(
     Ok(record)
 }
 
-fn generator(args: &Args, test: &Test) -> Result<Generator, String> {
-    let profile = args.profile(test.size, test.flows, test.lengths);
-    let profile = profile.ok_or("frames are too short")?;
-    Generator::new(&profile).map_err(|error| error.to_string())
+fn traffic(args: &Args, test: &Test<'_>, trial: u64) -> Result<Arc<dyn Traffic>, String> {
+    Ok(Arc::new(args.generator(test.chosen, trial)?))
 }
 
-fn plan(args: &Args, load: Load) -> Plan {
+fn plan(args: &Args, test: &Test<'_>, load: Load) -> Plan {
     let schedule = Schedule::constant(load.packets_per_s());
     Plan {
-        tolerance_ns: args.load.tolerance().as_nanos() as u64,
+        tolerance_ns: args.tolerance(test).as_nanos() as u64,
         ..Plan::new(schedule, 0, args.runs.seed)
     }
 }
