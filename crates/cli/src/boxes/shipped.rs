@@ -19,7 +19,8 @@ macro_rules! shipped {
 }
 
 /// All of them.
-pub const SHIPPED: &[Shipped] = shipped!("quick" "host" "dpu" "dpbento" "dpubench");
+pub const SHIPPED: &[Shipped] =
+    shipped!("quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end");
 
 impl Shipped {
     /// What it measures.

@@ -18,7 +18,6 @@ use crate::args::{self, List};
 use crate::cmd::sweep::{self, Results, RunFlags, parameter};
 use crate::exit::Failure;
 use crate::output::{self, Column, Progress, Table, evidence, percent, short, short_ns, verdict};
-use crate::report::published;
 use crate::task::{Cost, Parameter, Task, View, axis, charted, flags, listed, recorded_by_name};
 use crate::{Globals, interrupt};
 
@@ -36,7 +35,7 @@ pub const TASK: Task = Task {
     check,
     cost,
     recorded,
-    published: Some(published::flow_table),
+    published: None,
     server_end: None,
 };
 
