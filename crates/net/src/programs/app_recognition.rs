@@ -23,15 +23,21 @@
 //! flow that a reader knows costs no rule anything.
 
 mod actions;
+mod counts;
+mod flows;
 mod log;
+mod note;
 mod policy;
 mod recognise;
 mod results;
 mod rules;
+mod settings;
 
 pub use actions::{Compress, Hash, compress, hash};
+pub use counts::{Counts, Totals};
 pub use log::{Decided, Log};
 pub use policy::{Action, Policy, PolicyError};
-pub use recognise::{Counts, Recognise, Settings, Totals};
+pub use recognise::Recognise;
 pub use results::{Outputs, Results, Sample, is_sha256};
 pub use rules::RuleEngine;
+pub use settings::Settings;

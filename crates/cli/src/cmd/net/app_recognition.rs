@@ -3,6 +3,7 @@
 
 mod program;
 mod right;
+mod show;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,16 +21,13 @@ use dpb_net::traffic::application::{Application, Applications as Said};
 use dpb_net::traffic::{Generator, Profile, Replay, Rewrite, Schedule, Start, Traffic};
 
 use super::end_to_end::{Load, LoadFlags};
-use super::flow_table::shown_load;
 use super::traffic::{Chosen, TRAFFIC, TrafficFlags, word};
 use crate::args::{self, List};
-use crate::cmd::sweep::{self, Results, RunFlags, parameter};
+use crate::cmd::sweep::{Results, RunFlags};
 use crate::exit::Failure;
-use crate::output::{self, Column, Progress, Table, evidence, percent, short, short_ns, verdict};
+use crate::output::Progress;
 use crate::report::published;
-use crate::task::{
-    Base, Cost, Parameter, Task, View, axis, charted, flags, listed, recorded_by_name,
-};
+use crate::task::{Cost, Parameter, Task, flags, recorded_by_name};
 use crate::{Globals, interrupt};
 
 const PROGRAM: &str = "The program";
@@ -42,101 +40,12 @@ pub const TASK: Task = Task {
     apart: &["out"],
     prepare: None,
     shared_file: None,
-    view: VIEW,
+    view: show::VIEW,
     check,
     cost,
     recorded,
     published: Some(published::app_recognition),
     server_end: None,
-};
-
-const VIEW: View = View {
-    lead: &[
-        "side",
-        "size",
-        "interval",
-        "rate",
-        "application",
-        "flows",
-        "compression",
-        "backend",
-    ],
-    series: &["side", "size", "backend"],
-    sweeps: &[
-        axis(
-            "interval",
-            "time between packets",
-            super::flow_table::seconds,
-        ),
-        axis("rate", "packets offered per second", output::short),
-        axis("flows", "flows at a time", output::short),
-    ],
-    fixed: &["application", "policy", "compression", "capture", "link"],
-    metrics: &[
-        charted(
-            "server_cpu_share",
-            "part of the server's core that the program works",
-            output::percent,
-        ),
-        charted("latency_ns_p50", "latency, median", output::short_ns),
-        charted(
-            "latency_ns_p99",
-            "latency, 99th percentile",
-            output::short_ns,
-        ),
-        charted(
-            "packets_per_s",
-            "packets delivered per second",
-            output::short,
-        ),
-        charted("loss_ratio", "part of the packets lost", output::percent),
-        listed(
-            "latency_ns_p90",
-            "latency, 90th percentile",
-            output::short_ns,
-        ),
-        listed(
-            "dpu_cpu_share",
-            "part of the DPU's core that the program works",
-            output::percent,
-        ),
-        listed(
-            "dpu_thread_cpu_share",
-            "part of the DPU's core that its thread has, looks for packets included",
-            output::percent,
-        ),
-        listed(
-            "server_cpu_ns_per_packet",
-            "time of the server's core per packet",
-            output::short_ns,
-        ),
-        listed(
-            "dpu_cpu_ns_per_packet",
-            "time of the DPU's core per packet",
-            output::short_ns,
-        ),
-        listed(
-            "server_cpu_saved",
-            "part of the server's time that the DPU's side saves",
-            output::percent,
-        ),
-        listed(
-            "latency_saved",
-            "part of the median latency that the DPU's side saves",
-            output::percent,
-        ),
-        listed(
-            "bytes_per_s",
-            "bytes of frames delivered per second",
-            output::short,
-        ),
-    ],
-    base: Some(Base {
-        side: "side",
-        base: "host",
-        metric: "latency_ns_p50",
-        own: &[],
-    }),
 };
 
 /// Rules where there is no file: names that a protocol without a reader says.
@@ -292,7 +201,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         }
     }
     drop(progress);
-    results.print(for_people, for_machines)?;
+    results.print(show::for_people, show::for_machines)?;
     results.judge(asked)
 }
 
@@ -564,51 +473,4 @@ impl std::fmt::Display for Test<'_> {
             self.load, self.backend
         )
     }
-}
-
-fn for_people(records: &[Record]) -> Table {
-    let mut table = Table::new(vec![
-        Column::left("side"),
-        Column::right("size"),
-        Column::right("load"),
-        Column::left("backend"),
-        Column::right("packets/s"),
-        Column::right("lost"),
-        Column::right("p50"),
-        Column::right("p99"),
-        Column::right("server CPU"),
-        Column::right("DPU CPU"),
-        Column::right("CPU saved"),
-        Column::right("latency saved"),
-        Column::left("evidence"),
-        Column::noted("verdict"),
-    ]);
-    for record in records {
-        let figure = |name: &str, text: fn(f64) -> String| {
-            let summary = record.summary.get(name);
-            summary.map_or_else(|| "-".to_owned(), |summary| text(summary.median))
-        };
-        table.row([
-            parameter(record, "side"),
-            parameter(record, "size"),
-            shown_load(record),
-            parameter(record, "backend"),
-            figure("packets_per_s", short),
-            figure("loss_ratio", percent),
-            figure("latency_ns_p50", short_ns),
-            figure("latency_ns_p99", short_ns),
-            figure("server_cpu_share", percent),
-            figure("dpu_cpu_share", percent),
-            figure("server_cpu_saved", percent),
-            figure("latency_saved", percent),
-            evidence(record).to_owned(),
-            verdict(record),
-        ]);
-    }
-    table
-}
-
-fn for_machines(records: &[Record]) -> Table {
-    let figures: Vec<&str> = VIEW.metrics.iter().map(|metric| metric.name).collect();
-    sweep::for_machines(records, VIEW.lead, &figures)
 }

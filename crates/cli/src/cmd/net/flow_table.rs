@@ -6,7 +6,9 @@ mod open;
 use std::time::Duration;
 
 use clap::{ArgMatches, ValueEnum};
+use dpb_accel::dpdk::libraries::Libraries;
 use dpb_core::measure::{Evidence, Outcome, Record};
+use dpb_core::{OpSpec, spec};
 use dpb_net::flow::Timeouts;
 use dpb_net::flow::hardware::HardwareModel;
 use dpb_net::programs::flow_table::Settings;
@@ -250,7 +252,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
             break;
         }
         progress.set(at as u64, &test.to_string());
-        results.keep(args.measure(test))?;
+        results.keep(args.measure(test, globals))?;
     }
     drop(progress);
     results.print(for_people, for_machines)?;
@@ -375,13 +377,13 @@ impl Args {
     }
 
     /// One test, as one record whatever comes of it.
-    fn measure(&self, test: &Test<'_>) -> Record {
+    fn measure(&self, test: &Test<'_>, globals: &Globals) -> Record {
         let record = self.record(test);
         let unsupported = |reason: String| {
             let record = record.clone();
             record.without_numbers(Outcome::Unsupported { reason })
         };
-        if let Some(reason) = self.absent(test) {
+        if let Some(reason) = self.absent(test, globals) {
             return unsupported(reason);
         }
         let measured = match (test.table, test.load) {
@@ -393,20 +395,14 @@ impl Args {
     }
 
     /// Why a test is none, if it is none.
-    fn absent(&self, test: &Test<'_>) -> Option<String> {
+    fn absent(&self, test: &Test<'_>, globals: &Globals) -> Option<String> {
         let is_closed = test.load.is_none();
         let profile = self.profile(test.chosen);
         let is_plain =
             profile.applications.is_none() && profile.ipv6_share == 0.0 && profile.tcp_share == 0.0;
         match test.table {
-            TableName::DocaFlow => Some(
-                "DOCA Flow: no BlueField was found by it here, and dpb has no program for it yet, as its structures differ between releases of DOCA; \
-                 take --table hardware for a model"
-                    .to_owned(),
-            ),
-            TableName::RteFlow => Some(
-                "rte_flow: no port of DPDK here has a table of flows in hardware, and dpb has no program for it yet; take --table hardware for a model".to_owned(),
-            ),
+            TableName::DocaFlow => Some(no_doca_flow(globals)),
+            TableName::RteFlow => Some(no_rte_flow()),
             TableName::Hardware if is_closed => Some(
                 "a model has virtual times: as fast as a core goes (--mode closed) says nothing of it".to_owned(),
             ),
@@ -428,6 +424,28 @@ impl Args {
             _ => None,
         }
     }
+}
+
+/// Why there is no table by DOCA Flow: what is missing on this machine, or in dpb.
+fn no_doca_flow(globals: &Globals) -> String {
+    let spec = OpSpec::from(spec::Sha256);
+    let absent = match globals.families.open("doca") {
+        Ok(backend) => backend.limits(&spec).err().map(|why| why.reason),
+        Err(why) => Some(why.to_string()),
+    };
+    let why = absent.unwrap_or_else(|| {
+        "dpb does not drive it yet, as its structures differ between releases of DOCA".to_owned()
+    });
+    format!("DOCA Flow: {why}; --table hardware is a model")
+}
+
+/// The same of DPDK's rte_flow.
+fn no_rte_flow() -> String {
+    let why = match Libraries::load() {
+        Err(why) => why.reason,
+        Ok(_) => "DPDK is here, but dpb does not drive its ports' tables of flows yet".to_owned(),
+    };
+    format!("rte_flow: {why}; --table hardware is a model")
 }
 
 impl std::fmt::Display for Test<'_> {

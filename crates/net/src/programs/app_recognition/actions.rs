@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dpb_core::{JobError, SetupError};
 
-use super::recognise::Note;
+use super::note::Note;
 use super::{Action, Results};
 use crate::pipeline::{Choice, OffloadStage, Output, Packet, Part};
 use crate::programs::Engine;
