@@ -329,12 +329,10 @@ fn a_policy_drops_packets_and_each_is_counted() {
         .filter(|outcome| matches!(outcome, Err(Recognise::BY_POLICY)))
         .count();
     // All packets of DNS, and those of the private protocol from its first message on.
+    let said = &sent.said;
     let of = |application| {
-        let frames = sent
-            .frames
-            .iter()
-            .filter(move |frame| sent.said[&key(frame)].0 == application);
-        frames.count()
+        let is = |frame: &&Vec<u8>| said[&key(frame)].0 == application;
+        sent.frames.iter().filter(is).count()
     };
     let private_flows = sent
         .said

@@ -25,7 +25,7 @@ pub struct Totals {
     pub by_rule: u64,
     /// Flows that were given up; some have a guess.
     pub given_up: u64,
-    /// Packets of each [`Action`], by its number.
+    /// Packets of each [`Action`](super::Action), by its number.
     pub actions: [u64; 4],
     /// Starts of streams that rules have seen, and their bytes.
     pub rule_items: u64,

@@ -15,7 +15,7 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// A number that nobody outside knows: flows' places depend on it.
     pub seed: u64,
-    /// The recognizer's own. Whether there are rules is taken from [`Recognise::new`].
+    /// The recognizer's own. Whether there are rules is taken from [`Recognise::new`](super::Recognise::new).
     pub recognizer: recognition::Settings,
     /// The actions.
     pub policy: Policy,

@@ -259,10 +259,8 @@ impl SystemUnderTest for Card {
 
     fn drops(&mut self) -> io::Result<Drops> {
         let each = REASONS.iter().zip(self.drops).zip(self.told);
-        let since = each.filter_map(|((reason, now), told)| {
-            (now > told).then(|| (reason.to_string(), now - told))
-        });
-        let reasons = since.collect();
+        let since = each.map(|((reason, now), told)| (reason.to_string(), now - told));
+        let reasons = since.filter(|(_, packets)| *packets > 0).collect();
         self.told = self.drops;
         Ok(Drops {
             reasons,
