@@ -7,9 +7,9 @@ use super::blocks::{Block, Blocks, Rounds, Task};
 use super::counter::Counter;
 use super::hash::{Hash, Powers, SUMMANDS};
 use super::keys::{AHEAD, Items, Keys, Source};
-use super::rounds::{encrypt, encrypt_one, last, round, rounds_from};
+use super::rounds::{each_part, encrypt, encrypt_one, last, round, rounds_from};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
-use crate::security::aes::text::{chunks, groups};
+use crate::security::aes::text::groups;
 
 /// Encrypts and authenticates each item, or checks and decrypts it.
 pub(super) struct Crypt<'a, P, S, const N: usize, const ENCRYPT: bool> {
@@ -282,22 +282,12 @@ impl<T: Blocks, K: Rounds<T, N>, const N: usize> Text<'_, T, K, N> {
             }
             return;
         }
-        let mut parts = chunks(text, 64);
-        // Written out: of a loop the compiler keeps the stream in memory.
-        macro_rules! each {
-            ($($i:literal)+) => {
-                $(if $i < L {
-                    let Some(mut text) = parts.next() else {
-                        return;
-                    };
-                    let len = text.len();
-                    let from = t.load_some(text.get_in());
-                    let made = t.first(t.xor4(from, stream[$i]), len);
-                    t.store_some(text.get_out(), made);
-                    self.hash.add(t, if ENCRYPT { made } else { from }, blocks(len));
-                })+
-            };
-        }
-        each!(0 1 2 3 4 5 6 7);
+        each_part!(L, text, (i, text) {
+            let len = text.len();
+            let from = t.load_some(text.get_in());
+            let made = t.first(t.xor4(from, stream[i]), len);
+            t.store_some(text.get_out(), made);
+            self.hash.add(t, if ENCRYPT { made } else { from }, blocks(len));
+        });
     }
 }
