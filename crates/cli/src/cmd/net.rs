@@ -2,6 +2,8 @@
 
 #[allow(dead_code, reason = "verbs below come one by one")]
 mod ports;
+#[allow(dead_code, unused_imports, reason = "verbs below come one by one")]
+mod program;
 
 use clap::Subcommand;
 

@@ -5,8 +5,10 @@
 //! counted by reason.
 
 mod router;
+mod routes;
 
 pub use router::{NextHop, Router, Way};
+pub use routes::{RouteError, Routes};
 
 use crate::pipeline::{Mark, Packet, Stage, each};
 
