@@ -64,6 +64,14 @@ pub fn wait(port: &dyn PacketPort, to_send: bool, patience: Duration) -> io::Res
     }
 }
 
+/// The Ethernet address of an interface of Linux, in this thread's network namespace.
+///
+/// # Errors
+/// There is no such interface, or it is none of Ethernet.
+pub fn ethernet_address(interface: &str) -> io::Result<[u8; 6]> {
+    sys::ethernet_address(interface)
+}
+
 /// A packet that a port cannot send, whatever room there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unfit {

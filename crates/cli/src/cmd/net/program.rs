@@ -29,7 +29,7 @@ use dpb_net::programs::firewall::{Firewall, Policy, Rules};
 use dpb_net::programs::forward::{Addresses, Router, bridge};
 use dpb_net::programs::nat44::{Counts, Nat44, NatSharding, Sides};
 
-pub use flags::ProgramFlags;
+pub use flags::{CommonFlags, EspFlags, FirewallFlags, FlowFlags, NatFlags, ProgramFlags, usual};
 
 /// A program, by its name on command lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 
-use clap::ValueEnum;
+use clap::{Command, ValueEnum};
 use dpb_core::measure::Value;
 use dpb_core::spec::{AesGcm, Lpm};
 use dpb_core::{Direction, IpFamily, Material, OpSpec, SetupError};
@@ -36,39 +36,35 @@ const GENERATED_HOPS: u32 = 100;
 /// Associations of each direction: shards that may share a key.
 const ASSOCIATIONS: u32 = 128;
 
-/// What programs take. Those that a program has no use for are refused by [`ProgramFlags::program`] where that would be a mistake.
+/// What programs take, all of them.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProgramFlags {
+    /// Of every program.
+    #[command(flatten)]
+    pub common: CommonFlags,
+    /// Of `encrypt` and `decrypt`.
+    #[command(flatten)]
+    pub esp: EspFlags,
+    /// Of `nat44`.
+    #[command(flatten)]
+    pub nat: NatFlags,
+    /// Of `firewall`.
+    #[command(flatten)]
+    pub firewall: FirewallFlags,
+    /// Of `nat44` and `firewall`.
+    #[command(flatten)]
+    pub flows: FlowFlags,
+}
+
+/// What every program takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CommonFlags {
     /// The backend of the operators that stages use: one for all, OPERATOR=NAME for one (lpm4, lpm6, aes-gcm, aes-gcm-decrypt), with commas between
     #[arg(long, value_name = "TEXT", help_heading = PROGRAM, default_value = BACKEND)]
     pub backend: Backends,
     /// Routes, one a line: PREFIX port NUMBER via ETHERNET-ADDRESS [from ETHERNET-ADDRESS] [mtu BYTES]; or generated:N routes, all to the last port
     #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
     pub routes: Option<String>,
-    /// The firewall's rules, one a line: allow|deny PROTOCOL [from PREFIX [port RANGE]] [to PREFIX [port RANGE]], and one `default`; without a file all is allowed
-    #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
-    pub rules: Option<PathBuf>,
-    /// ESP's key and salt, 40 or 72 hexadecimal digits; without a file they are made of the seed, which is for measurements alone
-    #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
-    pub key: Option<PathBuf>,
-    /// The number by which ESP's packets are known; the highest of 256 from there on must be a number of 32 bits
-    #[arg(long, value_name = "COUNT", help_heading = PROGRAM, default_value = "4096", value_parser = args::count)]
-    pub spi: u64,
-    /// The ends of a tunnel, this one first, as 192.0.2.1,198.51.100.1: ESP packs whole packets; without it what stands behind their IP header
-    #[arg(long, value_name = "TEXT", help_heading = PROGRAM)]
-    pub tunnel: Option<TunnelEnds>,
-    /// The NAT's outside addresses, with commas between [default: 198.51.100.1]
-    #[arg(long, value_name = "TEXT", help_heading = PROGRAM, value_delimiter = ',')]
-    pub outside: Vec<Ipv4Addr>,
-    /// Who may send to an outside port of the NAT
-    #[arg(long, help_heading = PROGRAM, value_enum, default_value = "endpoint-independent")]
-    pub filtering: FilteringName,
-    /// Give inside ports the same outside port where that is free
-    #[arg(long, help_heading = PROGRAM)]
-    pub keep_ports: bool,
-    /// Flows that a shard's firewall or NAT knows at most
-    #[arg(long, value_name = "COUNT", help_heading = PROGRAM, default_value = "65536", value_parser = args::count)]
-    pub flows: u64,
     /// Longest IP packet that leaves, in bytes
     #[arg(long, value_name = "COUNT", help_heading = PROGRAM, default_value = "1500", value_parser = args::count)]
     pub mtu: u64,
@@ -78,6 +74,56 @@ pub struct ProgramFlags {
     /// Bursts in flight on each queue of an operator
     #[arg(long, value_name = "COUNT", help_heading = PROGRAM, default_value = "4", value_parser = args::count)]
     pub depth: u64,
+}
+
+/// What `encrypt` and `decrypt` take.
+#[derive(Clone, Debug, clap::Args)]
+pub struct EspFlags {
+    /// ESP's key and salt, 40 or 72 hexadecimal digits; without a file they are made of the seed, which is for measurements alone
+    #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
+    pub key: Option<PathBuf>,
+    /// The first of 256 numbers by which ESP's packets are known
+    #[arg(long, value_name = "COUNT", help_heading = PROGRAM, default_value = "4096", value_parser = args::count)]
+    pub spi: u64,
+    /// The ends of a tunnel, this one first, as 192.0.2.1,198.51.100.1: ESP packs whole packets; without it what stands behind their IP header
+    #[arg(long, value_name = "TEXT", help_heading = PROGRAM)]
+    pub tunnel: Option<TunnelEnds>,
+}
+
+/// What `nat44` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct NatFlags {
+    /// The NAT's outside addresses, with commas between [default: 198.51.100.1]
+    #[arg(long, value_name = "TEXT", help_heading = PROGRAM, value_delimiter = ',')]
+    pub outside: Vec<Ipv4Addr>,
+    /// Who may send to an outside port of the NAT
+    #[arg(long, help_heading = PROGRAM, value_enum, default_value = "endpoint-independent")]
+    pub filtering: FilteringName,
+    /// Give inside ports the same outside port where that is free
+    #[arg(long, help_heading = PROGRAM)]
+    pub keep_ports: bool,
+}
+
+/// What `firewall` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FirewallFlags {
+    /// The firewall's rules, one a line: allow|deny PROTOCOL [from PREFIX [port RANGE]] [to PREFIX [port RANGE]], and one `default`; without a file all is allowed
+    #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
+    pub rules: Option<PathBuf>,
+}
+
+/// What programs take that know flows.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FlowFlags {
+    /// Flows that a shard's firewall or NAT knows at most
+    #[arg(long, value_name = "COUNT", help_heading = PROGRAM, default_value = "65536", value_parser = args::count)]
+    pub flows: u64,
+}
+
+/// Flags as they are where none of them is given.
+pub fn usual<F: clap::Args>() -> F {
+    let matches = F::augment_args(Command::new("dpb")).get_matches_from(["dpb"]);
+    F::from_arg_matches(&matches).expect("all of them have a default")
 }
 
 /// Who may send to an outside port.
@@ -141,7 +187,7 @@ impl ProgramFlags {
         globals: &Globals,
     ) -> Result<Program, Failure> {
         let mut maker = self.maker(setting, globals)?;
-        let is_routed = self.routes.is_some();
+        let is_routed = self.common.routes.is_some();
         let mut works = Vec::new();
         for name in names {
             works.extend(match name {
@@ -153,7 +199,7 @@ impl ProgramFlags {
             });
         }
         let has_nat = names.contains(&ProgramName::Nat44);
-        let way = match &self.routes {
+        let way = match &self.common.routes {
             Some(routes) if names.contains(&ProgramName::Bridge) => {
                 return Err(Failure::usage(format!(
                     "--routes {routes}: a bridge has none; take forward"
@@ -173,11 +219,11 @@ impl ProgramFlags {
             ..
         } = maker;
         parameters.extend([
-            ("burst", Value::from(self.burst)),
-            ("mtu", Value::from(self.mtu)),
+            ("burst", Value::from(self.common.burst)),
+            ("mtu", Value::from(self.common.mtu)),
         ]);
         if !engines.is_empty() {
-            parameters.push(("depth", self.depth.into()));
+            parameters.push(("depth", self.common.depth.into()));
         }
         Ok(Program(Arc::new(Made {
             names: names.to_vec(),
@@ -198,26 +244,28 @@ impl ProgramFlags {
         setting: &'a Setting,
         globals: &'a Globals,
     ) -> Result<Maker<'a>, Failure> {
-        let mtu = u16::try_from(self.mtu).ok().filter(|mtu| *mtu >= 68);
+        let mtu = u16::try_from(self.common.mtu).ok().filter(|mtu| *mtu >= 68);
         let mtu = mtu.ok_or_else(|| {
             Failure::usage(format!(
                 "--mtu {}: an IP packet has 68 to 65535 bytes",
-                self.mtu
+                self.common.mtu
             ))
         })?;
-        if self.burst > 4096 {
+        if self.common.burst > 4096 {
             return Err(Failure::usage(format!(
                 "--burst {}: 4096 at most",
-                self.burst
+                self.common.burst
             )));
         }
-        let depth = u32::try_from(self.depth).ok().and_then(NonZeroU32::new);
+        let depth = u32::try_from(self.common.depth)
+            .ok()
+            .and_then(NonZeroU32::new);
         Ok(Maker {
             flags: self,
             setting,
             globals,
             depth: depth.expect("the parser gives counts from 1 to 2^32 - 1"),
-            burst: self.burst as usize,
+            burst: self.common.burst as usize,
             mtu,
             parameters: Vec::new(),
             engines: Vec::new(),
@@ -228,7 +276,7 @@ impl ProgramFlags {
 impl Maker<'_> {
     /// An operator on the backend that is asked for.
     fn engine(&mut self, spec: &OpSpec) -> Result<Engine, Failure> {
-        let name = self.flags.backend.of(spec.name());
+        let name = self.flags.common.backend.of(spec.name());
         let opened = self.globals.families.open(name);
         let backend = opened
             .map_err(|why| Failure::usage(format!("--backend: {why} (see `dpb list backends`)")))?;
@@ -255,7 +303,13 @@ impl Maker<'_> {
     /// A backend for an operator that no stage uses is a slip.
     fn refuse_backends_of_nobody(&self) -> Result<(), Failure> {
         let is_used = |of: &str| self.engines.iter().any(|engine| engine.operator == of);
-        match self.flags.backend.operators().find(|of| !is_used(of)) {
+        match self
+            .flags
+            .common
+            .backend
+            .operators()
+            .find(|of| !is_used(of))
+        {
             None => Ok(()),
             Some(of) => {
                 let used = self.engines.iter().map(|engine| engine.operator.as_str());
@@ -280,29 +334,29 @@ impl Maker<'_> {
                 "a NAT has two ports: the first is inside, the others are outside",
             ));
         }
-        let addresses: Vec<Ipv4Addr> = match flags.outside.is_empty() {
+        let addresses: Vec<Ipv4Addr> = match flags.nat.outside.is_empty() {
             true => vec![OUTSIDE],
-            false => flags.outside.clone(),
+            false => flags.nat.outside.clone(),
         };
         let shown: Vec<String> = addresses.iter().map(Ipv4Addr::to_string).collect();
         self.parameters.extend([
             ("outside", Value::from(shown.join(","))),
-            ("flows", Value::from(flags.flows)),
-            ("keep_ports", Value::from(flags.keep_ports)),
-            ("filtering", Value::from(word(flags.filtering))),
+            ("flows", Value::from(flags.flows.flows)),
+            ("keep_ports", Value::from(flags.nat.keep_ports)),
+            ("filtering", Value::from(word(flags.nat.filtering))),
         ]);
-        let filtering = match flags.filtering {
+        let filtering = match flags.nat.filtering {
             FilteringName::EndpointIndependent => Filtering::EndpointIndependent,
             FilteringName::AddressAndPortDependent => Filtering::AddressAndPortDependent,
         };
         Ok(Work::Nat44 {
             behaviour: Behaviour {
                 filtering,
-                keeps_ports: flags.keep_ports,
+                keeps_ports: flags.nat.keep_ports,
                 ..Behaviour::default()
             },
             addresses: addresses.iter().map(|address| address.to_bits()).collect(),
-            sessions: flags.flows as usize,
+            sessions: flags.flows.flows as usize,
             sides: Sides::new(ports, 1, !is_routed, self.setting.shards > 1),
         })
     }
@@ -316,23 +370,23 @@ impl Maker<'_> {
                 self.setting.shards
             )));
         }
-        let spi = u32::try_from(flags.spi).ok();
+        let spi = u32::try_from(flags.esp.spi).ok();
         let spi = spi.filter(|spi| *spi >= 256 && spi.checked_add(2 * ASSOCIATIONS).is_some());
         let spi = spi.ok_or_else(|| {
             Failure::usage(format!(
                 "--spi {}: a number from 256 to {}",
-                flags.spi,
+                flags.esp.spi,
                 u32::MAX - 2 * ASSOCIATIONS
             ))
         })?;
-        let keying = match &flags.key {
+        let keying = match &flags.esp.key {
             Some(path) => Keying::of(path)?,
             None => Keying::made(self.setting.seed),
         };
         let first = Association {
             spi,
             salt: keying.salt,
-            mode: match flags.tunnel {
+            mode: match flags.esp.tunnel {
                 None => Mode::Transport,
                 Some(TunnelEnds(tunnel)) => Mode::Tunnel(tunnel),
             },
@@ -359,12 +413,17 @@ impl Maker<'_> {
             ("key_bits", Value::from(keying.key.len() as u64 * 8)),
             (
                 "key",
-                if flags.key.is_some() { "file" } else { "made" }.into(),
+                if flags.esp.key.is_some() {
+                    "file"
+                } else {
+                    "made"
+                }
+                .into(),
             ),
-            ("spi", flags.spi.into()),
+            ("spi", flags.esp.spi.into()),
             (
                 "mode",
-                if flags.tunnel.is_some() {
+                if flags.esp.tunnel.is_some() {
                     "tunnel"
                 } else {
                     "transport"
@@ -391,7 +450,7 @@ impl Maker<'_> {
     }
 
     fn firewall(&mut self) -> Result<Work, Failure> {
-        let rules = match &self.flags.rules {
+        let rules = match &self.flags.firewall.rules {
             Some(path) => {
                 let wrong = |why: String| format!("--rules {}: {why}", path.display());
                 let rules = Rules::read(&text_of("--rules", path)?);
@@ -401,10 +460,10 @@ impl Maker<'_> {
         };
         self.parameters.extend([
             ("rules", Value::from(rules.list().len() as u64)),
-            ("flows", Value::from(self.flags.flows)),
+            ("flows", Value::from(self.flags.flows.flows)),
         ]);
         let policy = Policy {
-            flows: self.flags.flows as usize,
+            flows: self.flags.flows.flows as usize,
             // Neighbours have to find each other; a router drops what is not IP.
             others: Action::Allow,
             ..Policy::default()
