@@ -189,7 +189,7 @@ impl Work for Dispatcher {
                 burst.sweep(|reason, bytes| counters.dropped.count(reason, bytes));
                 counters.finished.add(burst.len(), burst.bytes());
                 moved += burst.len();
-                self.egress.take(&mut burst);
+                moved += self.egress.pass(&mut burst, &mut self.ports)?;
                 burst.renew();
                 self.spare.push(burst);
             }

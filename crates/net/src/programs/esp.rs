@@ -22,7 +22,8 @@
 //! first); extension headers of IPv6 and authentication headers in transport mode (dropped); padding that hides lengths, on the way out.
 //!
 //! **One association a shard.** Numbers are counted and windows kept without locks, by one core. Associations of several shards share a key only if their salts
-//! differ: a nonce must never come twice. RFC 9611 is how peers agree on one association for each core.
+//! differ: a nonce must never come twice ([`Association::numbered`]). RFC 9611 is how peers agree on one association for each core. [`Gateway`] is an end that sends and
+//! receives, with one association for each direction and shard; [`GatewaySharding`] brings each association's packets to one shard.
 
 mod gateway;
 mod open;
@@ -34,7 +35,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use dpb_core::packet::{IPV4_BYTES, IPV6_BYTES};
 use dpb_core::{Direction, SetupError, spec};
 
-pub use gateway::Gateway;
+pub use gateway::{Gateway, GatewaySharding};
 pub use open::Open;
 pub use seal::Seal;
 pub use window::Window;

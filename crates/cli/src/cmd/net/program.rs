@@ -21,10 +21,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::ValueEnum;
 use dpb_core::measure::{Evidence, Record, Value};
 use dpb_core::{Clock, ClockKind, MadeOf, SetupError};
+use dpb_net::flow::RssError;
 use dpb_net::flow::nat::{Behaviour, Nat};
 use dpb_net::flow::toeplitz::{SYMMETRIC_KEY, Toeplitz};
 use dpb_net::pipeline::{Line, Pool, Sharding, Spread, Stage};
-use dpb_net::programs::esp::Gateway;
+use dpb_net::programs::esp::{Gateway, GatewaySharding};
 use dpb_net::programs::firewall::{Firewall, Policy, Rules};
 use dpb_net::programs::forward::{Addresses, Router, bridge};
 use dpb_net::programs::nat44::{Counts, Nat44, NatSharding, Sides};
@@ -209,26 +210,31 @@ impl Program {
     pub fn spread(&self) -> Result<Box<dyn Spread>, SetupError> {
         let Made { works, setting, .. } = &*self.0;
         let toeplitz = Toeplitz::new(SYMMETRIC_KEY);
-        let nat = works.iter().find_map(|work| match work {
-            Work::Nat44 {
-                addresses, sides, ..
-            } => Some((addresses.clone(), sides.clone())),
-            _ => None,
-        });
-        match nat {
-            Some((addresses, sides)) => {
-                let sharding = NatSharding::new(toeplitz, setting.shards, addresses, sides);
-                let sharding =
-                    sharding.map_err(|error| SetupError::Parameter(error.to_string()))?;
-                Ok(Box::new(sharding))
+        for work in works {
+            match work {
+                Work::Nat44 {
+                    addresses, sides, ..
+                } => {
+                    let (addresses, sides) = (addresses.clone(), sides.clone());
+                    let sharding = NatSharding::new(toeplitz, setting.shards, addresses, sides);
+                    let wrong = |error: RssError| SetupError::Parameter(error.to_string());
+                    return Ok(Box::new(sharding.map_err(wrong)?));
+                }
+                Work::Gateway(gateway) => {
+                    let sharding = GatewaySharding::new(toeplitz, setting.shards, gateway);
+                    return Ok(Box::new(sharding));
+                }
+                Work::Firewall(..) => {}
             }
-            None => Ok(Box::new(Sharding::new(toeplitz, setting.shards.into()))),
         }
+        Ok(Box::new(Sharding::new(toeplitz, setting.shards.into())))
     }
 
-    /// True if packets have to be spread by [`Program::spread`]: a NAT of several shards chooses ports by that hash, and no hash of the kernel is known.
+    /// True if packets have to be spread by [`Program::spread`]: a NAT of several shards chooses ports by that hash, and no hash of the kernel is known; packets of an
+    /// association of ESP have to come to one shard.
     pub fn must_be_spread(&self) -> bool {
-        self.crossing().is_some()
+        let Made { works, setting, .. } = &*self.0;
+        setting.shards > 1 && works.iter().any(Work::has_own_sharding)
     }
 
     /// The number of the port, behind all others, by which packets go from one shard to another: a [`Looped`](dpb_net::port::Looped) one. `None` if none do.
@@ -289,6 +295,13 @@ impl Program {
             ("nat_hairpinned", sum(Counts::hairpinned)),
             ("nat_icmp_errors", sum(Counts::errors)),
         ]
+    }
+}
+
+impl Work {
+    /// True if it says which shard has which packets.
+    fn has_own_sharding(&self) -> bool {
+        !matches!(self, Self::Firewall(..))
     }
 }
 

@@ -198,6 +198,12 @@ impl ProgramFlags {
                 ProgramName::Firewall => Some(maker.firewall()?),
             });
         }
+        let own_shardings = works.iter().filter(|work| work.has_own_sharding());
+        if setting.shards > 1 && own_shardings.count() > 1 {
+            return Err(Failure::usage(
+                "a NAT and ends of ESP each say which thread has which packets: one of them in a program of several threads",
+            ));
+        }
         let has_nat = names.contains(&ProgramName::Nat44);
         let way = match &self.common.routes {
             Some(routes) if names.contains(&ProgramName::Bridge) => {
