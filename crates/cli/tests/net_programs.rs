@@ -417,17 +417,32 @@ fn what_cannot_be_run_is_said_before_it_runs() {
             "chmod 600",
         ),
         (
-            [&["encrypt"][..], &ports, &["--spi", "9"]].concat(),
+            [&["decrypt"][..], &ports].concat(),
+            2,
+            "the same --key FILE",
+        ),
+        (
+            [&["encrypt"][..], &ports, &["--spi", "9", "--seed", "1"]].concat(),
             2,
             "from 256",
         ),
         (
-            [&["encrypt"][..], &ports, &["--backend", "sim/default"]].concat(),
+            [
+                &["encrypt"][..],
+                &ports,
+                &["--backend", "sim/default", "--seed", "1"],
+            ]
+            .concat(),
             2,
             "a model has a time of its own",
         ),
         (
-            [&["encrypt"][..], &ports, &["--backend", "gpu/best"]].concat(),
+            [
+                &["encrypt"][..],
+                &ports,
+                &["--backend", "gpu/best", "--seed", "1"],
+            ]
+            .concat(),
             2,
             "gpu/best",
         ),

@@ -16,6 +16,7 @@ use crate::exit::Failure;
 
 /// Packets: programs on ports, traffic, trials, headroom.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: dpb net forward --port af-packet:eth1 --port af-packet:eth2")]
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,

@@ -53,7 +53,7 @@ pub struct Args<F: clap::Args> {
     /// What is done with packets for which a port has no room: they are dropped and counted, or nothing is received until there is room
     #[arg(long, help_heading = RUN, value_enum, default_value = "drop")]
     when_full: WhenFullName,
-    /// Seed of hashes and of outside ports, which nobody outside should know [default: the time]
+    /// Seed of hashes and of outside ports, which nobody outside should know, and of a key that is no secret [default: drawn]
     #[arg(long, value_name = "NUMBER", help_heading = RUN)]
     seed: Option<u64>,
     /// Append the record to this file, in a folder that is there
@@ -101,12 +101,12 @@ pub fn run<F: Flags>(args: Args<F>, globals: &Globals) -> Result<(), Failure> {
     let pins = args.check()?;
     let clock = Arc::new(WallClock::default());
     let record = Record::new(&name, dpb_core::Evidence::of_this_cpu(), 0);
-    let started_s = record.provenance.started_unix_s;
+    let epoch = record.provenance.started_unix_s as u32;
     let run = Run {
         threads: args.threads as usize,
-        seed: args.seed.unwrap_or_else(|| started_s.to_bits()),
+        seed: args.seed.unwrap_or_else(|| drawn(&record)),
         has_seed: args.seed.is_some(),
-        epoch: started_s as u32,
+        epoch,
         ports: args.ports,
         seconds: args.seconds,
         pins,
@@ -116,7 +116,7 @@ pub fn run<F: Flags>(args: Args<F>, globals: &Globals) -> Result<(), Failure> {
     };
     let setting = run.setting()?;
     let flags = args.flags.into_flags();
-    run.warn(F::PROGRAM, &flags);
+    run.warn(F::PROGRAM, &flags)?;
     let program = flags.program(&[F::PROGRAM], &setting, globals)?;
     if let Some(backend) = program.modelled() {
         return Err(Failure::usage(format!(
@@ -236,7 +236,8 @@ impl Run {
         })
     }
 
-    fn warn(&self, program: ProgramName, flags: &ProgramFlags) {
+    /// Says what will not go as one may think.
+    fn warn(&self, program: ProgramName, flags: &ProgramFlags) -> Result<(), Failure> {
         let cores = allowed_cpus().len().max(1);
         if self.threads > cores {
             output::note(&format!(
@@ -245,14 +246,21 @@ impl Run {
             ));
         }
         let is_esp = matches!(program, ProgramName::Encrypt | ProgramName::Decrypt);
-        if is_esp && flags.esp.key.is_none() {
-            output::note(
-                "without --key the key is made of the seed: the other end needs the same --seed, and so does whoever wants to read",
-            );
+        match (&flags.esp.key, self.has_seed) {
+            (None, false) if is_esp => {
+                return Err(Failure::usage(
+                    "both ends need one key: give them the same --key FILE, or the same --seed for a key that is no secret",
+                ));
+            }
+            (None, true) if is_esp => output::note(
+                "the key is made of --seed: whoever knows the seed reads what is encrypted",
+            ),
+            _ => {}
         }
         if program == ProgramName::Firewall && flags.firewall.rules.is_none() {
             output::note("without --rules everything is allowed");
         }
+        Ok(())
     }
 
     /// True if the threads share the ports by the ports' own hash.
@@ -433,6 +441,12 @@ impl Spreading {
             Self::Dispatcher => "dispatcher",
         }
     }
+}
+
+/// A seed that nobody outside knows while the program runs: the part of the record's name that is drawn.
+fn drawn(record: &Record) -> u64 {
+    let digits = record.id.rsplit('-').next().unwrap_or_default();
+    u64::from_str_radix(digits, 16).expect("a record's name ends in a number that was drawn")
 }
 
 /// Loops that did not start, or did not end well.

@@ -153,6 +153,8 @@ fn ethernet(word: &str) -> Result<[u8; 6], String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const SOURCES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
@@ -184,6 +186,28 @@ mod tests {
             hop(0, 2, 0, SOURCES[0], 1500),
         ];
         assert_eq!(routes.hops, right);
+    }
+
+    proptest! {
+        /// Whatever the words, there are routes whose hops exist, or a line that is at fault.
+        #[test]
+        fn any_text_has_an_outcome(words in prop::collection::vec(prop_oneof![
+            4 => "(10.0.0.0/8|2001:db8::/32|default|port [0-9]|via 0[0-9]:00:00:00:00:01|from 0[0-9]:00:00:00:00:01|mtu [0-9]{2,6}|#)",
+            1 => "\\PC{0,9}",
+            2 => Just("\n".to_owned()),
+        ], 0..30)) {
+            let text = words.join(" ");
+            match Routes::read(&text, &SOURCES, 1500) {
+                Ok(routes) => {
+                    for line in routes.v4.lines().chain(routes.v6.lines()) {
+                        let (prefix, hop) = line.split_once(' ').expect("two words");
+                        prop_assert!(prefix.parse::<Prefix>().is_ok());
+                        prop_assert!(hop.parse::<usize>().expect("a number") < routes.hops.len());
+                    }
+                }
+                Err(error) => prop_assert!((1..=text.lines().count()).contains(&error.line)),
+            }
+        }
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Keying {
         let keying = Self::parse(text.trim());
         keying.ok_or_else(|| {
             wrong(
-                "a key is 40 or 72 hexadecimal digits, of AES-128 or AES-256 and four bytes of salt: head -c 20 /dev/urandom | xxd -p".to_owned(),
+                "a key is 40 or 72 hexadecimal digits, of AES-128 or AES-256 and four bytes of salt: head -c 20 /dev/urandom | od -An -v -tx1 | tr -d ' \\n'".to_owned(),
             )
         })
     }
