@@ -413,7 +413,7 @@ fn what_is_not_translated_is_dropped_by_its_reason() {
             frame(Kind::Datagram, to, (OUTSIDE[0], 4000), &[]),
             Of::UNMAPPED,
         ),
-        (IN, whole[..30].to_vec(), Reason::TRUNCATED),
+        (IN, whole[..60].to_vec(), Reason::TRUNCATED),
         (2, whole.clone(), Of::NO_SIDE),
     ] {
         assert_eq!(one(&mut stage, ingress, frame).map(|_| ()), Err(reason));

@@ -303,12 +303,15 @@ impl<S: Steering> Nat44<S> {
                 if translated.quoted.addresses[i] != quoted.addresses[i] {
                     rewriter.set_quoted_address_v4(side, translated.quoted.addresses[i])?;
                 }
-                if translated.quoted.ports[i] != quoted.ports[i] {
-                    rewriter.set_quoted_port(side, translated.quoted.ports[i])?;
-                    // An identifier stands there once.
-                    if quoted.protocol == ICMP {
-                        break;
-                    }
+            }
+            // The identifier of a query stands there once, whatever the side.
+            let sides = match quoted.protocol {
+                ICMP => &SIDES[..1],
+                _ => &SIDES,
+            };
+            for (i, side) in sides {
+                if translated.quoted.ports[*i] != quoted.ports[*i] {
+                    rewriter.set_quoted_port(*side, translated.quoted.ports[*i])?;
                 }
             }
             for (i, side) in SIDES {
@@ -351,19 +354,16 @@ fn rewrite(
                 rewriter.set_address_v4(side, new.addresses[i])?;
             }
         }
-        match old.protocol {
-            // An identifier stands there once.
-            ICMP if new.ports[0] != old.ports[0] => rewriter.set_port(Side::Source, new.ports[0]),
-            ICMP => Ok(()),
-            _ => {
-                for (i, side) in SIDES {
-                    if new.ports[i] != old.ports[i] {
-                        rewriter.set_port(side, new.ports[i])?;
-                    }
-                }
-                Ok(())
+        let sides = match old.protocol {
+            ICMP => &SIDES[..1],
+            _ => &SIDES,
+        };
+        for (i, side) in sides {
+            if new.ports[*i] != old.ports[*i] {
+                rewriter.set_port(*side, new.ports[*i])?;
             }
         }
+        Ok(())
     };
     write().map_err(unchangeable)
 }
