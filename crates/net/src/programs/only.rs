@@ -23,11 +23,6 @@ impl<P> Only<P> {
             lets_arp_pass,
         }
     }
-
-    /// The other part.
-    pub fn part(&self) -> &P {
-        &self.part
-    }
 }
 
 impl<P: Part> Part for Only<P> {

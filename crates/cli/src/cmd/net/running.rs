@@ -50,9 +50,10 @@ pub struct Args<F: clap::Args> {
     /// A thread without packets looks again at once, lets other threads have its core, or sleeps for 50 microseconds
     #[arg(long, help_heading = RUN, value_enum, default_value = "yield")]
     idle: IdleName,
-    /// What is done with packets for which a port has no room: they are dropped and counted, or nothing is received until there is room
-    #[arg(long, help_heading = RUN, value_enum, default_value = "drop")]
-    when_full: WhenFullName,
+    /// What is done with packets for which a port or a thread has no room: they are dropped and counted, or nothing is received until there is room [default: drop; with captures
+    /// alone, hold]
+    #[arg(long, help_heading = RUN, value_enum)]
+    when_full: Option<WhenFullName>,
     /// Seed of hashes and of outside ports, which nobody outside should know, and of a key that is no secret [default: drawn]
     #[arg(long, value_name = "NUMBER", help_heading = RUN)]
     seed: Option<u64>,
@@ -111,7 +112,7 @@ pub fn run<F: Flags>(args: Args<F>, globals: &Globals) -> Result<(), Failure> {
         seconds: args.seconds,
         pins,
         idle: args.idle.idle(),
-        when_full: args.when_full.when_full(),
+        when_full: args.when_full.map(WhenFullName::when_full),
         clock,
     };
     let setting = run.setting()?;
@@ -149,7 +150,7 @@ struct Run {
     seconds: Option<Duration>,
     pins: Vec<u32>,
     idle: Idle,
-    when_full: WhenFull,
+    when_full: Option<WhenFull>,
     seed: u64,
     has_seed: bool,
     epoch: u32,
@@ -263,6 +264,20 @@ impl Run {
         Ok(())
     }
 
+    fn has_captures_alone(&self) -> bool {
+        let is_capture = |port: &PortName| matches!(port, PortName::Capture { .. });
+        self.ports.iter().all(is_capture)
+    }
+
+    fn when_full(&self) -> WhenFull {
+        // A file waits, a wire does not.
+        let usual = match self.has_captures_alone() {
+            true => WhenFull::Hold,
+            false => WhenFull::Drop,
+        };
+        self.when_full.unwrap_or(usual)
+    }
+
     /// True if the threads share the ports by the ports' own hash.
     fn are_shared(&self, program: &Program) -> bool {
         let is_fanout = |port: &PortName| matches!(port, PortName::AfPacket(_));
@@ -330,7 +345,7 @@ impl Run {
         program: &Program,
         watchers: &mut Vec<Watcher>,
     ) -> Result<Vec<(String, Make)>, Failure> {
-        let when_full = self.when_full;
+        let when_full = self.when_full();
         let loops = self.open(self.threads, watchers)?.into_iter().enumerate();
         let make = |(shard, ports): (usize, Vec<Box<dyn PacketPort>>)| {
             let (name, program) = (format!("shard {shard}"), program.clone());
@@ -374,7 +389,7 @@ impl Run {
             });
             loops.push((name, make));
         }
-        let (program, when_full) = (program.clone(), self.when_full);
+        let (program, when_full) = (program.clone(), self.when_full());
         let make: Make = Box::new(move || {
             let (spread, burst) = (program.spread()?, program.burst());
             let loop_ = Dispatcher::new("dispatcher", ports, spread, remotes, burst, when_full);
@@ -387,8 +402,7 @@ impl Run {
     /// Waits for the end; true if an interrupt came before a time that was asked for.
     fn wait(&self, workers: &Workers, globals: &Globals) -> bool {
         let start_ns = self.clock.now_ns();
-        let is_capture = |port: &PortName| matches!(port, PortName::Capture { .. });
-        let ends_by_itself = self.seconds.is_none() && self.ports.iter().all(is_capture);
+        let ends_by_itself = self.seconds.is_none() && self.has_captures_alone();
         let progress = show::Progress::new(globals.quiet);
         let (mut received, mut last_ns) = (0, start_ns);
         loop {

@@ -66,7 +66,7 @@ impl Gateway {
 pub struct GatewaySharding {
     sharding: Sharding,
     plain: Vec<bool>,
-    /// SPIs that are received, in the order of their numbers' shards, and for each its shard.
+    /// SPIs that are received, in rising order, each with its shard.
     shards_of: Vec<(u32, u16)>,
 }
 

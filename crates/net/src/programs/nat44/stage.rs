@@ -163,11 +163,6 @@ impl<S: Steering> Nat44<S> {
         Arc::clone(&self.counts)
     }
 
-    /// The NAT.
-    pub fn nat(&self) -> &Nat<S> {
-        &self.nat
-    }
-
     fn work(&mut self, burst: &mut Burst) {
         let now_ms = (self.clock.now_ns() / 1_000_000) as u32;
         self.nat.expire(now_ms, |_, _| {});

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// The backend where none is asked for.
+pub const USUAL: &str = "cpu/best";
+
 /// Names of backends: one for all operators, and others for some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backends {
@@ -46,7 +49,7 @@ impl FromStr for Backends {
             }
         }
         Ok(Self {
-            usual: usual.unwrap_or_else(|| super::flags::BACKEND.to_owned()),
+            usual: usual.unwrap_or_else(|| USUAL.to_owned()),
             own,
         })
     }

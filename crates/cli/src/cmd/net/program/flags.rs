@@ -18,7 +18,7 @@ use dpb_net::programs::firewall::{Action, Policy, Rules};
 use dpb_net::programs::forward::{NextHop, Router, Routes, Way as Ways};
 use dpb_net::programs::nat44::Sides;
 
-use super::backends::Backends;
+use super::backends::{Backends, USUAL};
 use super::key::Keying;
 use super::{Made, Program, ProgramName, Setting, UsedEngine, Way, Work, made_up_address};
 use crate::Globals;
@@ -27,8 +27,6 @@ use crate::exit::Failure;
 
 const PROGRAM: &str = "The program";
 
-/// The backend where none is asked for.
-pub const BACKEND: &str = "cpu/best";
 /// Stands before a number of routes instead of a path.
 const GENERATED: &str = "generated:";
 /// Hops of routes that are generated, as `dpb op lpm4` has them.
@@ -60,7 +58,7 @@ pub struct ProgramFlags {
 #[derive(Clone, Debug, clap::Args)]
 pub struct CommonFlags {
     /// The backend of the operators that stages use: one for all, OPERATOR=NAME for one (lpm4, lpm6, aes-gcm, aes-gcm-decrypt), with commas between
-    #[arg(long, value_name = "TEXT", help_heading = PROGRAM, default_value = BACKEND)]
+    #[arg(long, value_name = "TEXT", help_heading = PROGRAM, default_value = USUAL)]
     pub backend: Backends,
     /// Routes, one a line: PREFIX port NUMBER via ETHERNET-ADDRESS [from ETHERNET-ADDRESS] [mtu BYTES]; or generated:N routes, all to the last port
     #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
