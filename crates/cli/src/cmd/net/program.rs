@@ -14,6 +14,7 @@
 mod backends;
 mod flags;
 mod key;
+mod maker;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
