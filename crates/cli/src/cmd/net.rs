@@ -4,8 +4,9 @@ mod encrypt;
 mod firewall;
 mod forward;
 mod nat44;
+#[allow(dead_code, reason = "verbs below come one by one")]
 mod ports;
-#[allow(dead_code, reason = "what measures a program uses more of it")]
+#[allow(dead_code, reason = "verbs below come one by one")]
 mod program;
 mod running;
 
