@@ -10,13 +10,14 @@ use dpb_core::measure::{Outcome, Record};
 use support::{DPB, text};
 
 /// Trials of 20 ms at few packets a second, which a debug build on a shared machine may keep up with.
-const TINY: [&str; 6] = [
+const TINY: [&str; 7] = [
     "--seconds=20ms",
     "--sum=40ms",
     "--width=20%",
     "--limit=2s",
     "--buffer=256KiB",
     "--rate-max=100k",
+    "--tolerance=2ms",
 ];
 
 fn headroom(args: &[&str]) -> Output {

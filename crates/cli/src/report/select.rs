@@ -194,21 +194,23 @@ impl<'a> Charted<'a> {
         series
     }
 
-    /// True if a published figure is of what a chart shows: it has the values that all records have, but where those are curves or the axis.
+    /// True if a published figure is of what a chart shows: it has the values that all records have, and of what the curves differ in those of one of
+    /// them.
     fn is_comparable(&self, figure: &Record, records: &[&Record], x: Option<&Sweep<'_>>) -> bool {
         if figure.task == "pushdown" {
             return is_comparable_pushdown(figure, records, x);
         }
-        let is_axis = |name: &str| x.is_some_and(|x| x.name == name);
-        let mut held = figure.parameters.iter().filter(|(name, _)| {
-            *name != "platform" && !is_axis(name) && !self.task.view.series.contains(&name.as_str())
-        });
-        let is_drawn = x.is_none_or(|x| figure.parameters.contains_key(x.name));
-        is_drawn
-            && held.all(|(name, value)| {
-                let same = |record: &&Record| record.parameters.get(name) == Some(value);
-                records.iter().all(same)
-            })
+        let own = |name: &str| name != "platform" && x.is_none_or(|x| x.name != name);
+        let of_curves = |name: &str| self.task.view.series.contains(&name);
+        let has = |record: &Record, asked: &dyn Fn(&str) -> bool| {
+            let mut asked = (figure.parameters.iter()).filter(|(name, _)| own(name) && asked(name));
+            asked.all(|(name, value)| record.parameters.get(name) == Some(value))
+        };
+        x.is_none_or(|x| figure.parameters.contains_key(x.name))
+            && records
+                .iter()
+                .all(|record| has(record, &|name| !of_curves(name)))
+            && records.iter().any(|record| has(record, &of_curves))
     }
 
     /// What is the same for every point of a chart.

@@ -31,7 +31,7 @@ impl HighestRate {
 }
 
 /// From one rate to the next, while the generator is late.
-const LESS: f64 = 0.8;
+const LESS: f64 = 0.7;
 /// Rates are looked for from this part of the highest.
 const PART_MIN: f64 = 1e-3;
 /// A generator that is late at fewer packets a second than this is on a machine that does something else.
@@ -64,6 +64,8 @@ pub fn highest_rate<E>(
     let duration_s = goal.initial_trial_s.min(goal.final_trial_s);
     let mut late = SearchError::Settings("the highest rate is above 0");
     for _ in 0..BEGINNINGS {
+        // So often, as a machine that does something else now and then is not slow for that.
+        let mut tries = 0;
         while rate.is_finite() && rate >= RATE_MIN.min(rate_max) && rate > 0.0 {
             let input = TrialInput {
                 load: rate,
@@ -73,11 +75,14 @@ pub fn highest_rate<E>(
                 break;
             }
             invalid += 1;
-            late = SearchError::Invalid {
-                load: rate,
-                tried: 1,
-            };
-            rate *= LESS;
+            tries += 1;
+            if tries >= patience.invalid_max.max(1) {
+                late = SearchError::Invalid {
+                    load: rate,
+                    tried: tries,
+                };
+                (rate, tries) = (rate * LESS, 0);
+            }
         }
         if !(rate.is_finite() && rate >= RATE_MIN.min(rate_max) && rate > 0.0) {
             return Err(late);

@@ -206,7 +206,13 @@ pub struct Args {
     /// A search ends after so much time of trials with the bounds that it has
     #[arg(long, value_name = "TIME", help_heading = SEARCH, value_parser = args::duration, default_value = "2m")]
     limit: Duration,
-    /// The rate at which the search for the highest begins [default: 32M in memory, 2M elsewhere]
+    /// How late a packet may be offered. If more packets are later than are due in this time, the generator was late and the trial is invalid; CSIT's is 10us
+    #[arg(long, value_name = "TIME", help_heading = SEARCH, value_parser = args::duration, default_value = "10us")]
+    tolerance: Duration,
+    /// So many invalid trials one after another, and there is no number
+    #[arg(long, value_name = "COUNT", help_heading = SEARCH, value_parser = args::count, default_value = "5")]
+    tries: u64,
+    /// The rate at which the search for the highest begins [default: 16M in memory, 2M elsewhere]
     #[arg(long, value_name = "RATE", help_heading = SEARCH, value_parser = args::rate)]
     rate_max: Option<f64>,
     /// Searches for each kind and rate; below 6 a number has no 95 % interval
@@ -506,6 +512,7 @@ impl Args {
             has_own_cores: cores.are_own(group.threads),
             system_cores: cores.system.clone(),
             settle: group.link.settle(),
+            tolerance: self.tolerance,
             seed: self.seed,
         };
         let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
@@ -515,7 +522,7 @@ impl Args {
             goal: self.goal(),
             patience: Patience {
                 duration_max_s: self.limit.as_secs_f64(),
-                ..Patience::default()
+                invalid_max: self.tries as u32,
             },
             rate_max: self.rate_max.unwrap_or(group.link.rate_max()),
             rates: self.rates(),
@@ -546,7 +553,14 @@ impl Args {
                 let counts = rig.borrow_mut().take_counts();
                 fill_counts(&mut record, &counts);
                 keep(match headroom {
-                    Err(NoNumber(reason)) => record.without_numbers(Outcome::Failed { reason }),
+                    Err(NoNumber(why)) => {
+                        let rig = rig.borrow();
+                        let reason = match rig.last_invalid() {
+                            Some(invalid) => format!("{why} (the last invalid trial: {invalid})"),
+                            None => why,
+                        };
+                        record.without_numbers(Outcome::Failed { reason })
+                    }
                     Ok(found) => {
                         let workers = group.threads + 1;
                         let measured = Measured {
@@ -580,6 +594,8 @@ impl Args {
             .with("sum", self.sum.as_secs_f64())
             .with("width", goal.width)
             .with("limit", self.limit.as_secs_f64())
+            .with("tolerance", self.tolerance.as_secs_f64())
+            .with("tries", self.tries)
             .with("repeat", self.repeat);
         let record = match rate {
             Rate::Of(rate) => record.with("rate", rate),

@@ -138,8 +138,8 @@ impl Question {
 fn said<E>(error: &SearchError<E>, unit: &str) -> String {
     match error {
         SearchError::Invalid { load, tried } => format!(
-            "no trial at {load:.1} {unit} was valid, of {tried} one after another: the generator was late, or could not receive. Something else takes its core; \
-             take a lower rate, or a machine with nothing else to do"
+            "no trial at {load:.1} {unit} was valid, of {tried} one after another: as a rule the generator was late, since something else took its core; take a lower \
+             rate, shorter --seconds, or a machine with nothing else to do"
         ),
         other => other.to_string(),
     }

@@ -82,6 +82,8 @@ pub(super) struct Plan {
 const HEADERS: usize = 14 + 20 + 8;
 /// Blocks of a ring of a raw socket: half a MiB, which is a few milliseconds of packets. In a long ring a system could be behind by a whole trial.
 const RING: (u32, u32) = (8, 64 << 10);
+/// The generator's ring: what has come back must not be lost, whatever a system still sends when a trial is over.
+const TESTERS_RING: (u32, u32) = (64, 128 << 10);
 
 impl LinkName {
     pub(super) fn name(self) -> &'static str {
@@ -110,7 +112,7 @@ impl LinkName {
     /// The rate that a search for the highest begins at, packets a second: more than one core generates.
     pub(super) fn rate_max(self) -> f64 {
         match self {
-            Self::Memory => 32e6,
+            Self::Memory => 16e6,
             _ => 2e6,
         }
     }
@@ -194,7 +196,7 @@ impl Plan {
         })?;
         let ends = Ends::of(self.topology);
         let (place, interface) = ends.sender;
-        let raw = wires.at(place, || self.raw(interface, None))?;
+        let raw = wires.at(place, || self.raw(interface, None, TESTERS_RING))?;
         let raw = raw.map_err(|error| format!("{interface}: {error}"))?;
         let (from, to) = match self.topology {
             Topology::Separated => {
@@ -203,7 +205,7 @@ impl Plan {
             }
             Topology::Embedded => {
                 let (place, interface) = ends.receiver;
-                let to = wires.at(place, || self.raw(interface, None))?;
+                let to = wires.at(place, || self.raw(interface, None, TESTERS_RING))?;
                 (
                     boxed(raw),
                     boxed(to.map_err(|error| format!("{interface}: {error}"))?),
@@ -253,8 +255,13 @@ impl Plan {
         })
     }
 
-    fn raw(&self, interface: &str, fanout: Option<Fanout>) -> io::Result<AfPacket> {
-        let (blocks, block_bytes) = RING;
+    fn raw(
+        &self,
+        interface: &str,
+        fanout: Option<Fanout>,
+        ring: (u32, u32),
+    ) -> io::Result<AfPacket> {
+        let (blocks, block_bytes) = ring;
         let options = af_packet::Options {
             blocks,
             block_bytes,
@@ -278,7 +285,7 @@ impl Plan {
                     group: DEVICES.fetch_add(1, Ordering::Relaxed) as u16,
                     by: FanoutBy::Hash,
                 });
-                of.map(|_| self.raw(interface, fanout).map(boxed).map_err(said))
+                of.map(|_| self.raw(interface, fanout, RING).map(boxed).map_err(said))
                     .collect()
             }
             LinkName::AfXdp => {

@@ -39,18 +39,20 @@ pub(super) fn enter() -> String {
             .args(rights)
             .args(["sh", "-c", PROBE])
             .output();
-        match tried {
-            Ok(tried) if tried.status.success() => {
+        match (tried, std::env::current_exe()) {
+            (Ok(tried), Ok(this)) if tried.status.success() => {
                 let error = Command::new("unshare")
                     .args(rights)
-                    .args(["--", "/proc/self/exe"])
+                    .arg("--")
+                    .arg(this)
                     .args(std::env::args_os().skip(1))
                     .env(INSIDE, "1")
                     .exec();
                 said = error.to_string();
             }
-            Ok(tried) => said = String::from_utf8_lossy(&tried.stderr).trim().to_owned(),
-            Err(error) => said = format!("unshare: {error}"),
+            (Ok(tried), Ok(_)) => said = String::from_utf8_lossy(&tried.stderr).trim().to_owned(),
+            (Err(error), _) => said = format!("unshare: {error}"),
+            (_, Err(error)) => said = format!("this program's own file: {error}"),
         }
     }
     format!("there are no network namespaces here ({said}); {REMEDY}")

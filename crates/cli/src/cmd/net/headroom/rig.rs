@@ -78,6 +78,8 @@ pub(super) struct Plan {
     pub(super) system_cores: Vec<u32>,
     pub(super) has_own_cores: bool,
     pub(super) settle: Duration,
+    /// How late packets may be offered.
+    pub(super) tolerance: Duration,
     pub(super) seed: u64,
 }
 
@@ -94,10 +96,13 @@ pub(super) struct Rig {
     /// How fast each kind of work is alone.
     pub(super) speeds: Vec<Speed>,
     settle: Duration,
+    tolerance: Duration,
     threads: u32,
     seed: u64,
     trial: u64,
     counts: Counts,
+    /// What was wrong with the last trial that says nothing.
+    last_invalid: Option<String>,
     /// Last: sockets are closed before their namespaces go.
     _wires: Option<Wires>,
 }
@@ -200,10 +205,12 @@ impl Rig {
             selector,
             speeds,
             settle: plan.settle,
+            tolerance: plan.tolerance,
             threads: plan.threads,
             seed: plan.seed,
             trial: 0,
             counts: Counts::default(),
+            last_invalid: None,
             _wires: wires,
         })
     }
@@ -223,6 +230,7 @@ impl Rig {
         self.trial += 1;
         let plan = trial::Plan {
             settle_ns: self.settle.as_nanos() as u64,
+            tolerance_ns: self.tolerance.as_nanos() as u64,
             trial: self.trial,
             ..trial::Plan::new(schedule, (load.duration_s * 1e9) as u64, self.seed)
         };
@@ -247,7 +255,19 @@ impl Rig {
             return Err(Broken::Wrong(fault.to_string()));
         }
         let lost_here = self.to.stats().receive_lost.total() - lost_before;
-        let is_valid = outcome.validity == Validity::Valid && lost_here == 0 && in_flight == 0;
+        let invalid = match outcome.validity {
+            Validity::Late { packets, allowed } => Some(format!(
+                "{packets} packets of {} were offered too late, and {allowed} may be",
+                outcome.account.offered
+            )),
+            Validity::Valid if lost_here > 0 => Some(format!(
+                "{lost_here} packets had come back and were lost by the generator's own port"
+            )),
+            Validity::Valid if in_flight > 0 => Some(format!(
+                "the system still had {in_flight} packets long after its end"
+            )),
+            Validity::Valid => None,
+        };
         let Account {
             offered,
             refused,
@@ -264,7 +284,7 @@ impl Rig {
             false => &mut none,
         };
         counts.trials += 1;
-        counts.invalid += u64::from(!is_valid);
+        counts.invalid += u64::from(invalid.is_some());
         counts.offered += offered;
         counts.refused += refused;
         counts.delivered += delivered;
@@ -274,7 +294,8 @@ impl Rig {
         counts.corrupted += corrupted;
         counts.foreign += foreign;
         counts.units += done;
-        if !is_valid || offered == 0 {
+        if invalid.is_some() || offered == 0 {
+            self.last_invalid = invalid;
             return Ok(None);
         }
         self.check_work(done, units, after - before)?;
@@ -296,6 +317,11 @@ impl Rig {
                 "the system received {packets} packets with {units} units of work each, and did {done} units"
             ))),
         }
+    }
+
+    /// What was wrong with the last trial that says nothing, if there was one.
+    pub(super) fn last_invalid(&self) -> Option<&str> {
+        self.last_invalid.as_deref()
     }
 
     /// What trials with work have counted since the last look.
