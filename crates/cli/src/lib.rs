@@ -92,6 +92,7 @@ const TASKS: Tasks = Tasks(&[
     &cmd::tcp::TASK,
     &cmd::pushdown::TASK,
     &cmd::rdma::TASK,
+    &cmd::net::headroom::TASK,
 ]);
 
 /// Flags that every verb takes.

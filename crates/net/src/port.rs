@@ -8,7 +8,10 @@
 //! | [`AfPacket`] | an interface, through raw sockets | CAP_NET_RAW | once each way |
 //! | [`AfXdp`] | a queue of an interface, past most of the kernel | CAP_NET_RAW to send, CAP_BPF and CAP_NET_ADMIN to receive | never by us; by the kernel, where the driver cannot do without |
 //! | [`Tap`] | an interface that this program makes, and whose other side the kernel has | CAP_NET_ADMIN | once each way |
+//! | [`Datagrams`] | a UDP socket of the kernel: what is in datagrams, without frames | | once out, twice in |
 //! | [`Dated`] | any of them, with times of arrival by a clock that is given | | |
+//! | [`Spread`] | several as one: packets go to one of them by their flows | | |
+//! | [`halves`] | one as two, of which one sends and one receives | | |
 //!
 //! DPDK's ports are `dpb_accel::dpdk::Dpdk::port`. Rights count in the network namespace: `unshare -Urn` gives all but CAP_BPF to anybody. What is missing is
 //! an error that says what to do.
@@ -27,11 +30,14 @@ pub mod af_packet;
 pub mod af_xdp;
 pub mod capture;
 mod checksum;
+pub mod datagrams;
 mod dated;
+mod halves;
 mod mapping;
 mod memory;
 mod pool;
 mod ring;
+mod spread;
 mod sync;
 mod sys;
 mod tap;
@@ -39,8 +45,11 @@ mod tap;
 pub use af_packet::AfPacket;
 pub use af_xdp::AfXdp;
 pub use capture::{Capture, Dates};
+pub use datagrams::Datagrams;
 pub use dated::Dated;
 pub use memory::{End, Looped, pair, pair_of};
+pub use halves::{Half, halves};
+pub use spread::Spread;
 pub use tap::Tap;
 
 use pool::Pool;

@@ -19,7 +19,7 @@ macro_rules! shipped {
 }
 
 /// All of them.
-pub const SHIPPED: &[Shipped] = shipped!("quick" "host" "dpu" "dpbento" "dpubench");
+pub const SHIPPED: &[Shipped] = shipped!("quick" "host" "dpu" "dpbento" "dpubench" "headroom");
 
 impl Shipped {
     /// What it measures.

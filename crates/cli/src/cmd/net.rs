@@ -4,6 +4,7 @@ mod encrypt;
 mod firewall;
 mod forward;
 mod nat44;
+pub mod headroom;
 #[allow(dead_code, reason = "verbs below come one by one")]
 mod ports;
 #[allow(dead_code, reason = "verbs below come one by one")]
@@ -42,6 +43,8 @@ enum Verb {
     /// Let packets through by rules, and by the flows that were let through
     #[command(after_help = format!("{}\n{}", firewall::HELP, ports::PORTS_HELP))]
     Firewall(running::Args<firewall::Flags>),
+    /// Measure how many cores a system has free for other work while it forwards packets
+    Headroom(headroom::Args),
 }
 
 /// Runs the verb below.
@@ -52,5 +55,6 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Verb::Encrypt(args) => running::run(args, globals),
         Verb::Decrypt(args) => running::run(args, globals),
         Verb::Firewall(args) => running::run(args, globals),
+        Verb::Headroom(args) => headroom::run(args, globals),
     }
 }

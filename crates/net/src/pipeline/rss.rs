@@ -137,8 +137,7 @@ impl Sharding {
 
     /// The shard of one packet. What is no IP belongs to the first entry's.
     pub fn of_one(&self, frame: &[u8]) -> u16 {
-        let hash = input(frame).map_or(0, |(input, len)| self.toeplitz.hash(&input[..len]));
-        self.of_hash(hash)
+        self.of_hash(hash_of(&self.toeplitz, frame))
     }
 
     /// The shard of a hash.
@@ -216,6 +215,11 @@ impl Engine {
         let hashes = outputs.get(0).ok()?;
         (hashes.len() == tuples * 4).then_some(hashes)
     }
+}
+
+/// The hash of one packet; zero for what is no IP.
+pub(crate) fn hash_of(toeplitz: &Toeplitz, frame: &[u8]) -> u32 {
+    input(frame).map_or(0, |(input, len)| toeplitz.hash(&input[..len]))
 }
 
 /// The part of a packet that network cards hash: addresses, and ports if they are there and it is TCP or UDP.
