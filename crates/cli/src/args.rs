@@ -206,6 +206,16 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A list of times.
+///
+/// # Errors
+/// A sentence that says which part is wrong.
+pub fn durations(text: &str) -> Result<List<Duration>, String> {
+    let values: Result<Vec<Duration>, String> =
+        text.split(',').map(|part| duration(part.trim())).collect();
+    values.map(List)
+}
+
 /// A share of something, from 0 to below 1: `0.05`, `5%`.
 ///
 /// # Errors

@@ -93,6 +93,8 @@ const TASKS: Tasks = Tasks(&[
     &cmd::pushdown::TASK,
     &cmd::rdma::TASK,
     &cmd::net::headroom::TASK,
+    &cmd::net::flow_table::TASK,
+    &cmd::net::app_recognition::TASK,
 ]);
 
 /// Flags that every verb takes.

@@ -47,8 +47,8 @@ pub use af_xdp::AfXdp;
 pub use capture::{Capture, Dates};
 pub use datagrams::Datagrams;
 pub use dated::Dated;
-pub use memory::{End, Looped, pair, pair_of};
 pub use halves::{Half, halves};
+pub use memory::{End, Looped, pair, pair_of};
 pub use spread::Spread;
 pub use tap::Tap;
 

@@ -2,6 +2,8 @@
 //!
 //! | program | what |
 //! |---|---|
+//! | [`flow_table`] | finds or begins the flow of each packet and counts it there, in software or on a model of hardware |
+//! | [`app_recognition`] | recognises the application of each flow, and hashes, compresses, sends back or drops its packets |
 //! | [`forward`] | sends packets on, by port or by route |
 //! | [`esp`] | encrypts packets in place and decrypts them, as IPsec does |
 //! | [`nat44`] | translates addresses and ports between an inside and an outside |
@@ -10,8 +12,10 @@
 //! Each runs on any port, and each operator that it uses ([`Engine`]) on any backend. A program gives the stages of one shard; several of them go one behind another in a
 //! [`Line`](crate::pipeline::Line).
 
+pub mod app_recognition;
 pub mod esp;
 pub mod firewall;
+pub mod flow_table;
 pub mod forward;
 pub mod nat44;
 mod network;

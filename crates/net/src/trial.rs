@@ -6,7 +6,7 @@
 //! A generator that is late says nothing about the system: such a trial is invalid, not lossy. Latency is taken from the intended departure, and what
 //! was lost took for ever ([`Latency`]).
 //!
-//! [`run`] does one trial between two ports. What lies between is a [`SystemUnderTest`]: elsewhere ([`Foreign`]), or a pipeline in this process ([`Hosted`]). [`Trials`] does those that a [search](crate::search) asks for. [`stateful`] has RFC 9693's
+//! [`run`] does one trial between two ports. [`send`] sends one way, for others to count. What lies between is a [`SystemUnderTest`]: elsewhere ([`Foreign`]), or a pipeline in this process ([`Hosted`]). [`Trials`] does those that a [search](crate::search) asks for. [`stateful`] has RFC 9693's
 //! phases for systems with a table of connections.
 
 mod account;
@@ -16,6 +16,8 @@ mod order;
 mod pool;
 mod receiver;
 mod run;
+mod send;
+mod sender;
 pub mod stateful;
 mod system;
 #[cfg(test)]
@@ -26,5 +28,6 @@ pub use latency::Latency;
 pub use order::{FlowOrder, Order};
 pub use pool::Pool;
 pub use receiver::{Arrival, Receiver};
-pub use run::{Between, Outcome, Plan, TrialError, Trials, Validity, run};
+pub use run::{Between, LEAD_NS, Outcome, Plan, TrialError, Trials, Validity, run};
+pub use send::{Sending, Sent, send};
 pub use system::{Foreign, Hosted, SystemUnderTest};

@@ -19,7 +19,8 @@ macro_rules! shipped {
 }
 
 /// All of them.
-pub const SHIPPED: &[Shipped] = shipped!("quick" "host" "dpu" "dpbento" "dpubench" "headroom");
+pub const SHIPPED: &[Shipped] =
+    shipped!("quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end" "headroom");
 
 impl Shipped {
     /// What it measures.

@@ -1,15 +1,17 @@
 //! `dpb net`: packets. Programs that run on ports, traffic for a system under test, and the measurements of both.
 
+pub mod app_recognition;
 mod encrypt;
+mod end_to_end;
 mod firewall;
+pub mod flow_table;
 mod forward;
-mod nat44;
 pub mod headroom;
-#[allow(dead_code, reason = "verbs below come one by one")]
+mod nat44;
 mod ports;
-#[allow(dead_code, reason = "verbs below come one by one")]
 mod program;
 mod running;
+mod traffic;
 
 use clap::Subcommand;
 
@@ -45,6 +47,10 @@ enum Verb {
     Firewall(running::Args<firewall::Flags>),
     /// Measure how many cores a system has free for other work while it forwards packets
     Headroom(headroom::Args),
+    /// Measure a table of flows, in software or in a model of hardware: throughput and loss
+    FlowTable(flow_table::Args),
+    /// Measure application recognition: packets hashed, compressed or sent back by what their flows are
+    AppRecognition(app_recognition::Args),
 }
 
 /// Runs the verb below.
@@ -56,5 +62,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Verb::Decrypt(args) => running::run(args, globals),
         Verb::Firewall(args) => running::run(args, globals),
         Verb::Headroom(args) => headroom::run(args, globals),
+        Verb::FlowTable(args) => flow_table::run(args, globals),
+        Verb::AppRecognition(args) => app_recognition::run(args, globals),
     }
 }

@@ -172,6 +172,11 @@ pub fn pushdown() -> Vec<Record> {
     of_task("pushdown")
 }
 
+/// Application recognition in DPUBench.
+pub fn app_recognition() -> Vec<Record> {
+    of_task("net app-recognition")
+}
+
 impl Work {
     /// Reads a data file.
     ///
@@ -387,8 +392,9 @@ mod tests {
                 assert!(ids.insert(record.id.clone()), "{}", record.id);
             }
         }
-        // Arithmetic 48, strings 48, memory 48 and 20, storage 48, TCP 4, pushdown 5, less what the repository has as zero; headroom 93.
-        assert_eq!(ids.len(), 221 + 93);
+        // Arithmetic 48, strings 48, memory 48 and 20, storage 48, TCP 4, pushdown 5, less what the repository has as zero; application recognition 4;
+        // headroom 93.
+        assert_eq!(ids.len(), 225 + 93);
     }
 
     #[test]

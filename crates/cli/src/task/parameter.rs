@@ -51,6 +51,8 @@ pub enum Place {
 pub enum Kind {
     /// Bytes: `64`, `4KiB`.
     Size,
+    /// Lengths of frames: bytes, or the name of a mix: `64`, `imix-csit`.
+    Frames,
     /// A whole number, at least 1.
     Count,
     /// A whole number from 0.
@@ -157,6 +159,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Size => "size",
+            Self::Frames => "frames",
             Self::Count => "count",
             Self::Number => "number",
             Self::Real => "real",
@@ -223,14 +226,17 @@ impl Kind {
         }
         Some(match flag.get_value_names()?.first()?.as_str() {
             "SIZE" | "SIZES" => Self::Size,
+            "FRAMES" => Self::Frames,
             "COUNT" | "COUNTS" => Self::Count,
             "NUMBER" | "NUMBERS" => Self::Number,
             "REAL" | "REALS" => Self::Real,
-            "TIME" => Self::Time,
+            "TIME" | "TIMES" => Self::Time,
             "SHARE" | "SHARES" => Self::Share,
             "RATE" | "RATES" => Self::Rate,
             "YES|NO" => Self::Word(["yes", "no"].map(str::to_owned).into()),
-            "NAME" | "NAMES" | "TEXT" | "SQL" | "TRANSPORT" | "never|end|WRITES" => Self::Text,
+            "NAME" | "NAMES" | "TEXT" | "SQL" | "TRANSPORT" | "PORT" | "never|end|WRITES" => {
+                Self::Text
+            }
             "ADDRESS" => Self::Address,
             "FILE" | "FOLDER" => Self::File,
             _ => return None,
@@ -261,13 +267,17 @@ impl Kind {
         let every = |parse: fn(&str) -> Result<(), String>| text.split(',').try_for_each(parse);
         match self {
             Self::Size => args::sizes(text).map(drop),
+            Self::Frames => every(|part| match is_name(part) {
+                true => Ok(()),
+                false => args::sizes(part).map(drop),
+            }),
             Self::Count => args::counts(text).map(drop),
             Self::Number => args::numbers(text).map(drop),
             Self::Real => every(|part| match part.trim().parse::<f64>() {
                 Ok(value) if value.is_finite() => Ok(()),
                 _ => Err(format!("`{part}` is not a number")),
             }),
-            Self::Time => args::duration(text).map(drop),
+            Self::Time => args::durations(text).map(drop),
             Self::Share => every(|part| match part.trim() {
                 "1" | "1.0" | "100%" => Ok(()),
                 part => args::share(part).map(drop),
@@ -284,6 +294,7 @@ impl Kind {
     fn expected(&self) -> String {
         match self {
             Self::Size => "a size (64, \"4KiB\")".to_owned(),
+            Self::Frames => "bytes of a frame (64), or a mix (\"imix-csit\")".to_owned(),
             Self::Count => "a count (1, 2, 3 …)".to_owned(),
             Self::Number => "a whole number (0, 1, 2 …)".to_owned(),
             Self::Real => "a number".to_owned(),
@@ -307,7 +318,7 @@ impl Kind {
             return text.into();
         }
         let known = match self {
-            Self::Size => args::size(text).ok().map(Value::from),
+            Self::Size | Self::Frames => args::size(text).ok().map(Value::from),
             Self::Time => args::duration(text)
                 .ok()
                 .map(|time| time.as_secs_f64().into()),
@@ -390,7 +401,7 @@ impl Kind {
     fn schema(&self) -> Value {
         let or_text = |number: Value| json!({ "anyOf": [number, { "type": "string" }] });
         match self {
-            Self::Size => or_text(json!({ "type": "integer", "minimum": 0 })),
+            Self::Size | Self::Frames => or_text(json!({ "type": "integer", "minimum": 0 })),
             Self::Count => or_text(json!({ "type": "integer", "minimum": 1 })),
             Self::Number => or_text(json!({ "type": "integer", "minimum": 0 })),
             Self::Real => or_text(json!({ "type": "number" })),
@@ -414,12 +425,25 @@ impl Kind {
         match self {
             Self::Size => args::sizes(text).map(texts),
             Self::Count => args::counts(text).map(texts),
+            Self::Frames => {
+                let parts = text.split(',').map(str::trim);
+                let each = parts.map(|part| match is_name(part) {
+                    true => Ok(vec![part.to_owned()]),
+                    false => args::sizes(part).map(texts),
+                });
+                each.collect::<Result<Vec<_>, _>>().map(|all| all.concat())
+            }
             Self::Share | Self::Rate | Self::Real => {
                 Ok(text.split(',').map(|part| part.trim().to_owned()).collect())
             }
             _ => Ok(vec![text.to_owned()]),
         }
     }
+}
+
+/// True of the name of a mix of frames, which begins with a letter.
+fn is_name(text: &str) -> bool {
+    text.trim().starts_with(char::is_alphabetic)
 }
 
 /// Returns true if two values are one; 70 % of one is 0.7, whatever the last digit of the product.
@@ -441,6 +465,7 @@ mod tests {
             (Kind::Size, "4096", "4KiB"),
             (Kind::Size, "64,1KiB", "1024,64"),
             (Kind::Size, "256", "64..1024"),
+            (Kind::Frames, "64,imix-csit", "imix-csit,64..128"),
             (Kind::Time, "200ms", "0.2"),
             (Kind::Share, "0.7", "70%"),
             (Kind::Share, "1", "100%"),
@@ -458,6 +483,7 @@ mod tests {
             // Only a part of what the test measures is wanted.
             (Kind::Size, "64,1KiB", "64"),
             (Kind::Time, "200ms", "200"),
+            (Kind::Frames, "imix-trex", "imix-csit,64"),
             (Kind::Switch, "false", "true"),
             (switches, "no", "true"),
             (Kind::Text, "4KiB", "4096"),

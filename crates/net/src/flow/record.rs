@@ -184,7 +184,7 @@ pub struct Seen<const N: usize> {
 
 /// The place of a flow, from its first packet to its end. Another flow may have it afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot(pub(super) u32);
+pub struct Slot(pub(crate) u32);
 
 impl Slot {
     /// A number below [`Table::capacity`](super::Table::capacity): whoever knows more of flows keeps it in an array of this length.

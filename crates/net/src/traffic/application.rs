@@ -18,7 +18,9 @@ mod tls;
 pub(super) use conversation::{ACK, FIN, PSH, SYN};
 pub use conversation::{Conversation, Segment, Transport};
 pub use delivery::Delivery;
-pub use plain::{dns_exchange, http_request, http_response, smb_negotiate, ssh_banner};
+pub use plain::{
+    dns_exchange, http_request, http_response, private_message, smb_negotiate, ssh_banner,
+};
 pub use quic::{DATAGRAM_BYTES, Initial, InitialKeys, QuicDelivery, QuicVersion, client_initials};
 pub use tls::{
     APPLICATION_DATA, ClientHello, HANDSHAKE, TlsOffer, encrypted_records, handshake_records,
@@ -53,11 +55,13 @@ pub enum Application {
     Ssh,
     /// SMB2 on port 445.
     Smb,
+    /// A protocol of nobody's on port 7070, whose first message says the server's name: what only rules for payloads know.
+    Private,
 }
 
 impl Application {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Tls12,
         Self::Tls13,
         Self::Tls13PostQuantum,
@@ -68,6 +72,7 @@ impl Application {
         Self::QuicV2,
         Self::Ssh,
         Self::Smb,
+        Self::Private,
     ];
 
     /// What it is called where figures are shown.
@@ -83,6 +88,7 @@ impl Application {
             Self::QuicV2 => "quic-v2",
             Self::Ssh => "ssh",
             Self::Smb => "smb",
+            Self::Private => "private",
         }
     }
 
@@ -99,6 +105,7 @@ impl Application {
             Self::Dns => 53,
             Self::Ssh => 22,
             Self::Smb => 445,
+            Self::Private => 7070,
         }
     }
 
@@ -111,7 +118,8 @@ impl Application {
             | Self::Tls13PostQuantum
             | Self::Http
             | Self::Ssh
-            | Self::Smb => Transport::Tcp,
+            | Self::Smb
+            | Self::Private => Transport::Tcp,
         }
     }
 }

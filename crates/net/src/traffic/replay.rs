@@ -36,6 +36,8 @@ pub struct Replay {
     times_ns: Vec<u64>,
     frame_bytes_max: usize,
     rewrite: Option<[Permutation; 2]>,
+    /// False if frames are as long as they were.
+    has_stamps: bool,
 }
 
 impl Replay {
@@ -68,6 +70,7 @@ impl Replay {
             times_ns: Vec::new(),
             frame_bytes_max: 0,
             rewrite,
+            has_stamps: true,
         };
         let (mut first_ns, mut last_ns) = (None, 0);
         for (time_ns, packet) in packets {
@@ -86,6 +89,15 @@ impl Replay {
             true => Err(TrafficError::Capture("without a packet")),
             false => Ok(replay),
         }
+    }
+
+    /// The same packets without stamps: what is sent is what was captured, byte by byte but for what is rewritten. No trial can count it.
+    #[must_use]
+    pub fn without_stamps(mut self) -> Self {
+        self.has_stamps = false;
+        let longest = (0..self.len() as u64).map(|i| self.captured(i).len()).max();
+        self.frame_bytes_max = longest.unwrap_or(0);
+        self
     }
 
     /// Packets of the capture.
@@ -130,7 +142,11 @@ fn stamped_bytes(captured: usize) -> usize {
 
 impl Traffic for Replay {
     fn frame_bytes(&self, i: u64) -> usize {
-        stamped_bytes(self.captured(i).len())
+        let captured = self.captured(i).len();
+        match self.has_stamps {
+            true => stamped_bytes(captured),
+            false => captured,
+        }
     }
 
     fn frame_bytes_max(&self) -> usize {
@@ -144,6 +160,9 @@ impl Traffic for Replay {
         rest.fill(0);
         if let Some(permutations) = &self.rewrite {
             rewrite(packet, permutations, i / self.len() as u64);
+        }
+        if !self.has_stamps {
+            return;
         }
         let stamp = Stamp {
             number: i,

@@ -173,8 +173,8 @@ impl Iterator for Departures {
 ///
 /// The lateness of packets is the error of the schedule: that of the sender itself, before any system had a part in it.
 #[derive(Debug)]
-pub struct Pacer {
-    departures: Departures,
+pub struct Pacer<D = Departures> {
+    departures: D,
     next_ns: u64,
     /// Departures from here on are not part of it.
     end_ns: u64,
@@ -184,15 +184,10 @@ pub struct Pacer {
     tolerance_ns: u64,
 }
 
-impl Pacer {
-    /// Packets of `departures` that are due before `duration_ns`, counted from `start_ns` of a clock. A packet that is asked for more than
+impl<D: Iterator<Item = u64>> Pacer<D> {
+    /// Packets of `departures`, which do not go back, that are due before `duration_ns`, counted from `start_ns` of a clock. A packet that is asked for more than
     /// `tolerance_ns` after its departure counts as late.
-    pub fn new(
-        mut departures: Departures,
-        start_ns: u64,
-        duration_ns: u64,
-        tolerance_ns: u64,
-    ) -> Self {
+    pub fn new(mut departures: D, start_ns: u64, duration_ns: u64, tolerance_ns: u64) -> Self {
         let next_ns = departures.next().unwrap_or(u64::MAX);
         Self {
             departures,

@@ -1,6 +1,7 @@
 //! What arrives, held against what was sent.
 
 use super::numbers::Numbers;
+use super::sender::Watcher;
 use super::{Account, Drops, FlowOrder, Latency, Order};
 use crate::traffic::{Read, STAMP_BYTES, Stamp, StampKey, Traffic};
 
@@ -140,5 +141,16 @@ impl<'a, T: Traffic + ?Sized> Receiver<'a, T> {
         let lost = self.account.offered.saturating_sub(self.account.delivered);
         self.latency.set_lost(lost);
         (self.account, self.latency, self.order, self.flow_order)
+    }
+}
+
+impl<T: Traffic + ?Sized> Watcher for Receiver<'_, T> {
+    #[inline]
+    fn offered(&mut self) {
+        Receiver::offered(self);
+    }
+
+    fn refused(&mut self, number: u64) {
+        Receiver::refused(self, number);
     }
 }

@@ -1,16 +1,16 @@
 //! One trial: packets are sent when they are due, whatever came of those before, and what arrives is counted.
 
-use std::collections::VecDeque;
 use std::io;
 
 use dpb_core::measure::latency::Latencies;
 use dpb_core::{Buf, Clock, PacketPort, SetupError};
 
+use super::sender::Sender;
 use super::{
     Account, Balance, FlowOrder, Imbalance, Latency, Order, Pool, Receiver, SystemUnderTest,
 };
 use crate::search::{Measurer, TrialInput, TrialOutput};
-use crate::traffic::{DEPARTURES_NS, NUMBERS, Pacer, Schedule, StampKey, Traffic, TrafficError};
+use crate::traffic::{DEPARTURES_NS, Departures, Pacer, Schedule, StampKey, Traffic, TrafficError};
 
 /// How a trial is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,97 +124,12 @@ pub struct Outcome {
     pub took_ns: u64,
 }
 
-/// Frames that are made before they are due.
-const AHEAD: usize = 64;
-/// The time before a trial's start, in which its first frames are made.
-const LEAD_NS: u64 = 200_000;
+/// The time from the call of [`run`] to the trial's start, in which its first frames are made.
+pub const LEAD_NS: u64 = 200_000;
 /// Longest time for which a system is waited for that has packets in its hands when its trial is over.
 const DRAIN_NS: u64 = 10_000_000_000;
 /// Packets that are received at once.
-const BURST: usize = 64;
-
-/// Frames on their way to a port.
-struct Sender<'a, T: ?Sized> {
-    traffic: &'a T,
-    key: StampKey,
-    pacer: Pacer,
-    pool: Pool,
-    /// Made, and not yet due: when they are.
-    ready: VecDeque<Buf>,
-    ready_due_ns: VecDeque<u64>,
-    /// Due, and not yet taken: when they were offered first.
-    out: VecDeque<Buf>,
-    out_offered_ns: VecDeque<u64>,
-    /// Numbers of the next frame that is made, and of the first in `out`.
-    next: u64,
-    first_out: u64,
-    /// When the port last took something.
-    last_taken_ns: u64,
-    tolerance_ns: u64,
-}
-
-impl<T: Traffic + ?Sized> Sender<'_, T> {
-    /// Makes frames ahead of time.
-    fn make<P: PacketPort + ?Sized>(&mut self, port: &mut P) -> Result<(), TrialError> {
-        while self.ready.len() < AHEAD
-            && let Some(due_ns) = self.pacer.take()
-        {
-            if self.next == NUMBERS {
-                return Err(TrialError::Packets);
-            }
-            let mut frame = self.pool.take(port, self.traffic.frame_bytes(self.next))?;
-            self.traffic.write(self.next, due_ns, &self.key, &mut frame);
-            self.ready.push_back(frame);
-            self.ready_due_ns.push_back(due_ns);
-            self.next += 1;
-        }
-        Ok(())
-    }
-
-    /// Offers what is due.
-    fn send<P: PacketPort + ?Sized>(
-        &mut self,
-        port: &mut P,
-        receiver: &mut Receiver<'_, T>,
-        now_ns: u64,
-    ) -> Result<(), TrialError> {
-        while let Some(due_ns) = self.ready_due_ns.front().copied()
-            && due_ns <= now_ns
-            && let Some(frame) = self.ready.pop_front()
-        {
-            self.ready_due_ns.pop_front();
-            self.pacer.offered(due_ns, now_ns);
-            receiver.offered();
-            self.out.push_back(frame);
-            self.out_offered_ns.push_back(now_ns);
-        }
-        if self.out.is_empty() {
-            return Ok(());
-        }
-        let taken = port.send(&mut self.out);
-        let taken = taken.map_err(|source| failed(port, source))?;
-        self.out_offered_ns.drain(..taken);
-        if taken > 0 {
-            self.last_taken_ns = now_ns;
-        }
-        self.first_out += taken as u64;
-        // What the port has no room for is tried again for a while, and then refused: a system that is slow must not slow its load down.
-        while let Some(offered_ns) = self.out_offered_ns.front().copied()
-            && now_ns.saturating_sub(offered_ns) > self.tolerance_ns
-            && let Some(frame) = self.out.pop_front()
-        {
-            self.out_offered_ns.pop_front();
-            receiver.refused(self.first_out);
-            self.first_out += 1;
-            self.pool.give(frame);
-        }
-        Ok(())
-    }
-
-    fn is_done(&self) -> bool {
-        self.ready.is_empty() && self.out.is_empty() && self.pacer.peek_ns().is_none()
-    }
-}
+pub(super) const BURST: usize = 64;
 
 /// What a trial is done with: two ports, and the system between them.
 pub struct Between<'a, A: ?Sized, B: ?Sized> {
@@ -246,33 +161,14 @@ where
     if plan.duration_ns >= DEPARTURES_NS {
         return Err(TrialError::Duration(plan.duration_ns));
     }
-    let (bytes, max) = (traffic.frame_bytes_max(), from.packet_bytes_max());
-    if bytes > max {
-        return Err(TrialError::TooLong {
-            port: from.name().to_owned(),
-            bytes,
-            max,
-        });
-    }
+    check_length(traffic, &**from)?;
     let departures = plan.schedule.departures()?;
     let key = StampKey::new(plan.seed, plan.trial);
     let start_ns = clock.now_ns() + LEAD_NS;
     let pacer = Pacer::new(departures, start_ns, plan.duration_ns, plan.tolerance_ns);
     let mut receiver = Receiver::new(traffic, key, start_ns, plan.flow_order);
-    let mut sender = Sender {
-        traffic,
-        key,
-        pacer,
-        pool: std::mem::take(pool),
-        ready: VecDeque::with_capacity(AHEAD),
-        ready_due_ns: VecDeque::with_capacity(AHEAD),
-        out: VecDeque::with_capacity(AHEAD),
-        out_offered_ns: VecDeque::with_capacity(AHEAD),
-        next: 0,
-        first_out: 0,
-        last_taken_ns: 0,
-        tolerance_ns: plan.tolerance_ns,
-    };
+    let buffers = std::mem::take(pool);
+    let mut sender = Sender::new(traffic, key, pacer, buffers, plan.tolerance_ns);
     let mut came = Vec::with_capacity(BURST);
     sender.make(&mut **from)?;
     while clock.now_ns() < start_ns {
@@ -280,21 +176,21 @@ where
     }
     let took_ns = loop {
         sender.make(&mut **from)?;
-        let now_ns = sender.pacer.elapsed_ns(clock);
+        let now_ns = sender.pacer().elapsed_ns(clock);
         sender.send(&mut **from, &mut receiver, now_ns)?;
         take(&mut **to, &mut came)?;
         if !came.is_empty() {
             let now_ns = clock.now_ns();
             for frame in came.drain(..) {
                 receiver.arrive(&frame, now_ns);
-                sender.pool.give(frame);
+                sender.give(frame);
             }
         }
         take(&mut **from, &mut came)?;
-        came.drain(..).for_each(|frame| sender.pool.give(frame));
+        came.drain(..).for_each(|frame| sender.give(frame));
         system.turn().map_err(TrialError::System)?;
-        let now_ns = sender.pacer.elapsed_ns(clock);
-        let last_ns = plan.duration_ns.max(sender.last_taken_ns);
+        let now_ns = sender.pacer().elapsed_ns(clock);
+        let last_ns = plan.duration_ns.max(sender.last_taken_ns());
         if sender.is_done() && now_ns >= last_ns + plan.settle_ns {
             break now_ns;
         }
@@ -303,19 +199,11 @@ where
     let over_ns = clock.now_ns().saturating_add(DRAIN_NS);
     while !system.is_idle().map_err(TrialError::System)? && clock.now_ns() < over_ns {
         system.turn().map_err(TrialError::System)?;
-        take_late(&mut **to, &mut came, &mut receiver, &mut sender.pool)?;
+        take_late(&mut **to, &mut came, &mut receiver, &mut sender)?;
     }
-    while take_late(&mut **to, &mut came, &mut receiver, &mut sender.pool)? > 0 {}
-    let Sender {
-        pacer, pool: used, ..
-    } = sender;
+    while take_late(&mut **to, &mut came, &mut receiver, &mut sender)? > 0 {}
+    let (used, schedule_errors, validity) = sender.finish(plan.schedule.packets_per_s());
     *pool = used;
-    let allowed = (plan.schedule.packets_per_s() * plan.tolerance_ns as f64 / 1e9).ceil() as u64;
-    let packets = pacer.late();
-    let validity = match packets > allowed {
-        true => Validity::Late { packets, allowed },
-        false => Validity::Valid,
-    };
     let (account, latency, order, flow_order) =
         receiver.finish(system.drops().map_err(TrialError::System)?);
     let balance = account.balance()?;
@@ -325,10 +213,27 @@ where
         latency,
         order,
         flow_order,
-        schedule_errors: pacer.into_errors(),
+        schedule_errors,
         validity,
         took_ns,
     })
+}
+
+/// Frames of the traffic have to fit the port.
+pub(super) fn check_length<T, P>(traffic: &T, port: &P) -> Result<(), TrialError>
+where
+    T: Traffic + ?Sized,
+    P: PacketPort + ?Sized,
+{
+    let (bytes, max) = (traffic.frame_bytes_max(), port.packet_bytes_max());
+    match bytes > max {
+        true => Err(TrialError::TooLong {
+            port: port.name().to_owned(),
+            bytes,
+            max,
+        }),
+        false => Ok(()),
+    }
 }
 
 /// Receives a burst.
@@ -342,18 +247,18 @@ fn take_late<T: Traffic + ?Sized, P: PacketPort + ?Sized>(
     port: &mut P,
     came: &mut Vec<Buf>,
     receiver: &mut Receiver<'_, T>,
-    pool: &mut Pool,
+    sender: &mut Sender<'_, T, Departures>,
 ) -> Result<usize, TrialError> {
     take(port, came)?;
     let count = came.len();
     for frame in came.drain(..) {
         receiver.late(&frame);
-        pool.give(frame);
+        sender.give(frame);
     }
     Ok(count)
 }
 
-fn failed<P: PacketPort + ?Sized>(port: &P, source: io::Error) -> TrialError {
+pub(super) fn failed<P: PacketPort + ?Sized>(port: &P, source: io::Error) -> TrialError {
     TrialError::Port {
         port: port.name().to_owned(),
         source,

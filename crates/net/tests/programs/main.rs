@@ -3,8 +3,10 @@
 #[path = "../pipeline_support/mod.rs"]
 mod support;
 
+mod app_recognition;
 mod esp;
 mod firewall;
+mod flow_table;
 mod forward;
 mod nat44;
 

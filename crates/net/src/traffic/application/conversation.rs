@@ -221,6 +221,11 @@ pub(super) fn of(
             script.connect();
             script.say(true, &plain::smb_negotiate(random), mix.delivery);
         }
+        Application::Private => {
+            script.connect();
+            let message = plain::private_message(&server_name, random);
+            script.say(true, &message, mix.delivery);
+        }
     }
     script.conversation
 }

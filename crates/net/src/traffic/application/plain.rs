@@ -78,6 +78,20 @@ pub fn ssh_banner(is_client: bool) -> Vec<u8> {
     format!("SSH-2.0-{software}_1.0\r\n").into_bytes()
 }
 
+/// The message of a protocol that nobody has: a word that no protocol begins with, the server's name and some letters.
+pub fn private_message(name: &str, random: &mut SplitMix64) -> Vec<u8> {
+    let mut message = Bytes::default();
+    message.raw(&[0x81, 0x02, 0x99, 0x04]);
+    message.raw(b"session ");
+    message.vec16(name.as_bytes());
+    let letters = b"etaoin shrdlu\n";
+    let count = 20 + random.below(400);
+    message
+        .0
+        .extend((0..count).map(|_| letters[random.below(letters.len())]));
+    message.0
+}
+
 /// SMB2's NEGOTIATE request for dialects 2.0.2 to 3.0.2, in the frame of direct TCP.
 pub fn smb_negotiate(random: &mut SplitMix64) -> Vec<u8> {
     let mut message = Bytes::default();

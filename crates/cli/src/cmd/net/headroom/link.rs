@@ -333,7 +333,7 @@ fn one_of(mut ports: Vec<Box<dyn PacketPort>>) -> (Box<dyn PacketPort>, Option<A
         (1, Some(port)) => (port, None),
         (_, last) => {
             ports.extend(last);
-            let spread = Spread::new(ports);
+            let spread = Spread::new(ports, WhenFull::Drop);
             let dropped = spread.dropped();
             (boxed(spread), Some(dropped))
         }

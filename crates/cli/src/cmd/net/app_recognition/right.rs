@@ -1,0 +1,217 @@
+//! What is right: verdicts by the conversations that were sent, outputs of operators by other code.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use dpb_core::measure::Record;
+use dpb_core::{Buf, OpSpec, Span, Stage};
+use dpb_net::packet::{Frame, protocol};
+use dpb_net::programs::app_recognition::{Decided, Log, Results, Sample, is_sha256};
+use dpb_net::recognition::{Evidence, Protocol};
+use dpb_net::traffic::application::Application;
+use dpb_net::traffic::{Generator, StampKey, Traffic};
+
+use super::{Compression, Offered};
+use crate::Globals;
+
+/// A flow by its ends, in order, and true for TCP.
+type Key = ([(u128, u16); 2], bool);
+
+/// Verdicts held against what was sent, over all trials.
+#[derive(Debug, Default)]
+pub(super) struct Flows {
+    /// What each flow said, and the digest of the server's name if it says one.
+    sent: HashMap<Key, (Application, Option<u64>)>,
+    right: u64,
+    /// Decided without the flow's own bytes, or not at all.
+    guessed: u64,
+    wrong: u64,
+    /// Of captures, whose flows nobody knows.
+    unknown: u64,
+    first_wrong: Option<String>,
+}
+
+impl Flows {
+    /// Compares the verdicts of a trial that sent so many packets at most.
+    pub(super) fn compare(&mut self, offered: Option<(Offered, u64)>, log: &Log) {
+        if let Some((Offered::Made(generator), packets)) = offered {
+            self.learn(&generator, packets);
+        }
+        let (decided, _) = log.take();
+        for flow in decided {
+            self.judge_one(&flow);
+        }
+    }
+
+    /// The flows of a generator's first packets.
+    fn learn(&mut self, generator: &Generator, packets: u64) {
+        let Some(catalogue) = generator.catalogue() else {
+            return;
+        };
+        let (key, mut known) = (StampKey::new(0, 0), HashSet::new());
+        let mut frame = Vec::new();
+        for i in 0..packets {
+            let flow = generator.identity(i).member.flow;
+            if !known.insert(flow) {
+                continue;
+            }
+            frame.resize(generator.frame_bytes(i), 0);
+            generator.write(i, 0, &key, &mut frame);
+            let conversation = catalogue.of(flow);
+            let name = conversation.server_name();
+            let name = name.map(|name| Log::digest(name.as_bytes()));
+            if let Some(key) = key_of(&frame) {
+                self.sent.insert(key, (conversation.application(), name));
+            }
+        }
+    }
+
+    fn judge_one(&mut self, flow: &Decided) {
+        let [a, b] = flow.addresses;
+        let [c, d] = flow.ports;
+        let mut ends = [(a, c), (b, d)];
+        ends.sort_unstable();
+        let Some((application, name)) = self.sent.get(&(ends, flow.is_tcp)) else {
+            self.unknown += 1;
+            return;
+        };
+        let label = flow.label;
+        if !label.evidence.is_inspection() {
+            self.guessed += 1;
+            return;
+        }
+        let right = match application {
+            Application::Tls12 | Application::Tls13 | Application::Tls13PostQuantum => {
+                Protocol::Tls
+            }
+            Application::QuicV1 | Application::QuicV1PostQuantum | Application::QuicV2 => {
+                Protocol::Quic
+            }
+            Application::Http => Protocol::Http,
+            Application::Dns => Protocol::Dns,
+            Application::Ssh => Protocol::Ssh,
+            Application::Smb => Protocol::Smb,
+            Application::Private => Protocol::Unknown,
+        };
+        let is_private = *application == Application::Private;
+        let has_name = is_private || name.is_none_or(|name| name == flow.host);
+        let is_right =
+            label.protocol == right && has_name && is_private == (label.evidence == Evidence::Rule);
+        match is_right {
+            true => self.right += 1,
+            false => {
+                self.wrong += 1;
+                let said = || format!("a flow of {} was taken for {:?}", application.name(), label);
+                self.first_wrong.get_or_insert_with(said);
+            }
+        }
+    }
+
+    /// Without losses every verdict has to be right. What is lost may have been what a verdict rests on.
+    ///
+    /// # Errors
+    /// The first wrong verdict.
+    pub(super) fn judge(&self, is_lossless: bool) -> Result<(), String> {
+        match &self.first_wrong {
+            Some(wrong) if is_lossless => {
+                Err(format!("{} verdicts are wrong: {wrong}", self.wrong))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn note(&self, record: &mut Record) {
+        let counts = [
+            ("verdicts_right", self.right),
+            ("verdicts_guessed", self.guessed),
+            ("verdicts_wrong", self.wrong),
+            ("verdicts_unchecked", self.unknown),
+        ];
+        let counts = counts.map(|(name, count)| (name.to_owned(), count));
+        record.counts.extend(counts);
+    }
+}
+
+/// The flow of a frame.
+fn key_of(frame: &[u8]) -> Option<Key> {
+    let frame = Frame::read(frame).ok()?;
+    let wide = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    };
+    let (addresses, ports) = match (frame.tuple_v4(), frame.tuple_v6()) {
+        (Some(tuple), _) => (
+            tuple.addresses.map(|it| wide(IpAddr::V4(it.into()))),
+            tuple.ports,
+        ),
+        (None, Some(tuple)) => (tuple.addresses, tuple.ports),
+        (None, None) => return None,
+    };
+    let mut ends = [(addresses[0], ports[0]), (addresses[1], ports[1])];
+    ends.sort_unstable();
+    Some((ends, frame.protocol() == Some(protocol::TCP)))
+}
+
+/// Checks the outputs that were kept; says how many.
+///
+/// # Errors
+/// The first that is wrong, or a decoder that is not there.
+pub(super) fn samples(
+    hashed: &Results,
+    compressed: &Results,
+    compression: Compression,
+    globals: &Globals,
+) -> Result<usize, String> {
+    let hashed = hashed.take();
+    if let Some(wrong) = hashed.iter().find(|sample| !is_sha256(sample)) {
+        return Err(format!(
+            "a frame of {} bytes has another SHA-256",
+            wrong.input.len()
+        ));
+    }
+    let compressed = compressed.take();
+    let decoder = match compression {
+        Compression::Deflate => "inflate",
+        Compression::Lz4 => "unlz4",
+    };
+    let said = |why: &dyn std::fmt::Display| format!("cpu/portable, {decoder}: {why}");
+    let entry = globals
+        .operators
+        .find(decoder)
+        .ok_or_else(|| said(&"no such operator"))?;
+    let spec = entry.spec("").map_err(|why| said(&why))?;
+    for sample in &compressed {
+        let decoded = decoded(sample, &spec, globals).map_err(|why| said(&why))?;
+        if decoded != sample.input {
+            return Err(format!(
+                "a payload of {} bytes is another one when it is decompressed",
+                sample.input.len()
+            ));
+        }
+    }
+    Ok(hashed.len() + compressed.len())
+}
+
+fn decoded(sample: &Sample, spec: &OpSpec, globals: &Globals) -> Result<Vec<u8>, String> {
+    let backend = globals
+        .families
+        .open("cpu/portable")
+        .map_err(|why| why.to_string())?;
+    let operator = backend.prepare(spec).map_err(|why| why.to_string())?;
+    let slot = sample.input.len().max(64) as u32;
+    let stage = Stage::new(operator, 1, slot, |len| backend.alloc(len));
+    let mut stage = stage.map_err(|why| why.to_string())?;
+    let mut memory = Buf::zeroed(sample.output.len().max(1)).ok_or("no memory")?;
+    memory[..sample.output.len()].copy_from_slice(&sample.output);
+    let item = Span {
+        buf: 0,
+        start: 0,
+        len: sample.output.len() as u32,
+    };
+    let memory = memory.freeze();
+    let outputs = stage.run(&memory, &[item]).map_err(|why| why.to_string())?;
+    outputs
+        .get(0)
+        .map(<[u8]>::to_vec)
+        .map_err(|why| why.to_string())
+}

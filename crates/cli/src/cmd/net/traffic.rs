@@ -1,0 +1,678 @@
+//! Flags that say what traffic is: lengths of frames, flows, addresses, what flows say, and when packets are due.
+//!
+//! Sizes on a command line and in records are those of frames **with** their check sequence, as testers say them: 64 is Ethernet's shortest
+//! frame. Buffers, and [`Sizes`], have four bytes less.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use dpb_core::measure::{Record, Value};
+use dpb_net::traffic::application::{Application, Applications};
+use dpb_net::traffic::{
+    Addresses, FCS_BYTES, FRAME_BYTES_MAX, Flows, Generator, Layer, Lengths, Link, Mix, Mixture,
+    Profile, Schedule, Sizes, Traffic, TrafficError,
+};
+
+use crate::args::{self, List};
+use crate::exit::Failure;
+
+/// The heading of these flags in the help.
+pub(super) const TRAFFIC: &str = "The traffic";
+/// The heading of departures and rates.
+pub(super) const LOAD: &str = "The load";
+
+/// Lengths of frames, as a command line and a record name them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Size {
+    name: String,
+    sizes: Sizes,
+}
+
+/// The traffic that is asked for: each combination of sizes and flows is a test.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct TrafficFlags {
+    /// Bytes of a frame on the wire, with its check sequence: 64 is Ethernet's shortest. Or a mix: imix-csit, imix-csit-older, imix-trex,
+    /// imix-ip-7-4-1; imix-csit-from-84 has no frame below 84; uniform-64-1518; imix-genome-aag by RFC 6985's letters
+    #[arg(long, value_name = "FRAMES", help_heading = TRAFFIC, value_parser = sizes, default_value = "64")]
+    size: List<Size>,
+    /// Flows that live at the same time
+    #[arg(long, value_name = "COUNTS", help_heading = TRAFFIC, value_parser = args::counts, default_value = "1000")]
+    flows: List<u64>,
+    /// Packets of a flow: endless, agh-campus (as on a campus link: half of the flows have one packet), or a number
+    #[arg(long, value_name = "NAME", help_heading = TRAFFIC, default_value = "endless")]
+    lengths: FlowLengths,
+    /// What flows say: none, today (a mix of TLS, QUIC, HTTP, DNS and others), or applications with weights: tls-1.3=2,dns
+    #[arg(long, value_name = "NAMES", help_heading = TRAFFIC, default_value = "none")]
+    application: Said,
+    /// The version of IP; both: half of the flows each
+    #[arg(long, help_heading = TRAFFIC, value_enum, default_value = "ipv4")]
+    family: FamilyName,
+    /// The protocol above IP, where flows say nothing; both: half of the flows each
+    #[arg(long, help_heading = TRAFFIC, value_enum, default_value = "udp")]
+    transport: TransportName,
+    /// The part of the packets that go from server to client: 0.5, 50%
+    #[arg(long, value_name = "SHARE", help_heading = TRAFFIC, value_parser = args::share, default_value = "0")]
+    replies: f64,
+    /// Clients' IPv4 addresses, as a network: those that begin flows
+    #[arg(long, value_name = "TEXT", help_heading = TRAFFIC, default_value = "10.0.0.0/16")]
+    clients: Network,
+    /// Servers' IPv4 addresses
+    #[arg(long, value_name = "TEXT", help_heading = TRAFFIC, default_value = "198.18.0.0/22")]
+    servers: Network,
+    /// The first client's IPv6 address; there are as many as in IPv4
+    #[arg(long, value_name = "TEXT", help_heading = TRAFFIC, default_value = "2001:2:0:1::")]
+    clients_ipv6: Ipv6Addr,
+    /// The first server's IPv6 address; there are as many as in IPv4
+    #[arg(long, value_name = "TEXT", help_heading = TRAFFIC, default_value = "2001:2:0:2::")]
+    servers_ipv6: Ipv6Addr,
+    /// The Ethernet address of clients
+    #[arg(long, value_name = "TEXT", help_heading = TRAFFIC, default_value = "02:00:00:00:00:01")]
+    client_mac: Mac,
+    /// The Ethernet address of servers: of a router under test, that of its port
+    #[arg(long, value_name = "TEXT", help_heading = TRAFFIC, default_value = "02:00:00:00:00:02")]
+    server_mac: Mac,
+    /// Tag frames with this virtual network's number (802.1Q)
+    #[arg(long, value_name = "NUMBER", help_heading = TRAFFIC, value_parser = clap::value_parser!(u16).range(..4096))]
+    vlan: Option<u16>,
+}
+
+/// One combination of the traffic that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen<'a> {
+    /// Lengths of frames.
+    pub size: &'a Size,
+    /// Flows that live at the same time.
+    pub flows: u64,
+}
+
+/// When packets are due.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ScheduleFlags {
+    /// When packets are due: at equal distances, at random (as from many senders), or in bursts
+    #[arg(long, help_heading = LOAD, value_enum, default_value = "constant")]
+    schedule: ScheduleName,
+    /// Packets of a burst
+    #[arg(long, value_name = "COUNT", help_heading = LOAD, value_parser = args::count, default_value = "32")]
+    burst: u64,
+    /// The rate inside a burst, in the unit of --rate [default: packets of a burst are due at once]
+    #[arg(long, value_name = "RATE", help_heading = LOAD, value_parser = args::rate)]
+    peak: Option<f64>,
+    /// What a rate counts a second: packets; bits of all that the wire carries, as a link's rate does; bits of frames with check
+    /// sequence, as interfaces count; bits of frames without
+    #[arg(long, help_heading = LOAD, value_enum, default_value = "packets")]
+    unit: Unit,
+}
+
+/// What a rate counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Unit {
+    /// Packets
+    Packets,
+    /// Bits on the wire: frames, preambles and gaps (layer 1)
+    WireBits,
+    /// Bits of frames with check sequence (layer 2)
+    FrameBits,
+    /// Bits of frames without check sequence
+    BufferBits,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ScheduleName {
+    Constant,
+    Poisson,
+    Bursts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FamilyName {
+    Ipv4,
+    Ipv6,
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TransportName {
+    Udp,
+    Tcp,
+    Both,
+}
+
+/// Packets of flows, by name.
+#[derive(Clone, Debug, PartialEq)]
+struct FlowLengths(String, Lengths);
+
+/// Applications of flows, by name.
+#[derive(Clone, Debug, PartialEq)]
+struct Said(String, Option<Applications>);
+
+/// A network of IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Network {
+    first: u32,
+    bits: u32,
+}
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mac([u8; 6]);
+
+impl TrafficFlags {
+    /// Each combination, flows innermost.
+    pub(super) fn each(&self) -> Vec<Chosen<'_>> {
+        let of = |size| self.flows.iter().map(move |&flows| Chosen { size, flows });
+        self.size.iter().flat_map(of).collect()
+    }
+
+    /// The only combination, for a verb that takes one.
+    ///
+    /// # Errors
+    /// Wrong usage: there are several.
+    pub(super) fn one(&self) -> Result<Chosen<'_>, Failure> {
+        match self.each()[..] {
+            [one] => Ok(one),
+            _ => Err(Failure::usage(
+                "--size and --flows take one value each here; a mix of sizes has a name, as imix-csit",
+            )),
+        }
+    }
+
+    /// The profile of a combination.
+    pub(super) fn profile(&self, seed: u64, chosen: Chosen<'_>) -> Profile {
+        Profile {
+            sizes: chosen.size.sizes.clone(),
+            flows: Flows {
+                lengths: self.lengths.1.clone(),
+                ..Flows::endless(chosen.flows)
+            },
+            addresses: Addresses {
+                clients_v4: self.clients.first,
+                servers_v4: self.servers.first,
+                clients_v6: self.clients_ipv6.to_bits(),
+                servers_v6: self.servers_ipv6.to_bits(),
+                client_bits: self.clients.bits,
+                server_bits: self.servers.bits,
+            },
+            tcp_share: match self.transport {
+                TransportName::Udp => 0.0,
+                TransportName::Tcp => 1.0,
+                TransportName::Both => 0.5,
+            },
+            ipv6_share: match self.family {
+                FamilyName::Ipv4 => 0.0,
+                FamilyName::Ipv6 => 1.0,
+                FamilyName::Both => 0.5,
+            },
+            reply_share: self.replies,
+            link: Link {
+                macs: [self.client_mac.0, self.server_mac.0],
+                vlan: self.vlan,
+            },
+            applications: self.application.1.clone(),
+            ..Profile::new(seed)
+        }
+    }
+
+    /// The generator of a combination.
+    ///
+    /// # Errors
+    /// Wrong usage: there is no such traffic.
+    pub(super) fn generator(&self, seed: u64, chosen: Chosen<'_>) -> Result<Generator, Failure> {
+        let why = |error| match error {
+            TrafficError::TooShort { kind, needed, .. } => format!(
+                "--size {}: headers and stamp of {kind} take {} bytes with the check sequence; take longer frames, or of a mix its form \
+                 with the shortest length, as imix-csit-from-{1}",
+                chosen.size,
+                needed + FCS_BYTES
+            ),
+            TrafficError::Size(bytes) => wrong_length(bytes),
+            error => error.to_string(),
+        };
+        Generator::new(&self.profile(seed, chosen)).map_err(|error| Failure::usage(why(error)))
+    }
+
+    /// The record with the parameters of a combination.
+    pub(super) fn note(&self, record: Record, chosen: Chosen<'_>) -> Record {
+        let mut record = record
+            .with("size", chosen.size.value())
+            .with("flows", chosen.flows)
+            .with("lengths", self.lengths.0.as_str())
+            .with("application", self.application.0.as_str())
+            .with("family", word(self.family))
+            .with("transport", word(self.transport))
+            .with("replies", self.replies)
+            .with("clients", self.clients.to_string())
+            .with("servers", self.servers.to_string())
+            .with("clients_ipv6", self.clients_ipv6.to_string())
+            .with("servers_ipv6", self.servers_ipv6.to_string())
+            .with("client_mac", self.client_mac.to_string())
+            .with("server_mac", self.server_mac.to_string());
+        if let Some(vlan) = self.vlan {
+            record = record.with("vlan", u64::from(vlan));
+        }
+        record
+    }
+}
+
+impl ScheduleFlags {
+    /// Departures at `rate`, in the unit that is asked for, of frames that have so many bytes on average, without check sequence.
+    pub(super) fn schedule(&self, rate: f64, frame_bytes: f64, seed: u64) -> Schedule {
+        let packets_per_s = self.unit.packets_per_s(rate, frame_bytes);
+        match self.schedule {
+            ScheduleName::Constant => Schedule::constant(packets_per_s),
+            ScheduleName::Poisson => Schedule::Poisson {
+                packets_per_s,
+                seed,
+            },
+            ScheduleName::Bursts => Schedule::Bursts {
+                packets_per_s,
+                burst: self.burst,
+                peak_packets_per_s: self.peak.map_or(f64::INFINITY, |peak| {
+                    self.unit.packets_per_s(peak, frame_bytes)
+                }),
+            },
+        }
+    }
+
+    /// The unit of rates.
+    pub(super) fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    /// The record with these parameters.
+    pub(super) fn note(&self, record: Record) -> Record {
+        let record = record
+            .with("schedule", word(self.schedule))
+            .with("unit", word(self.unit));
+        match (self.schedule, self.peak) {
+            (ScheduleName::Bursts, Some(peak)) => {
+                record.with("burst", self.burst).with("peak", peak)
+            }
+            (ScheduleName::Bursts, None) => record.with("burst", self.burst),
+            _ => record,
+        }
+    }
+}
+
+impl Unit {
+    /// A rate in packets a second, of frames that have so many bytes on average, without check sequence.
+    pub(super) fn packets_per_s(self, rate: f64, frame_bytes: f64) -> f64 {
+        match self.layer() {
+            Some(layer) => layer.packets_per_s(rate, frame_bytes),
+            None => rate,
+        }
+    }
+
+    fn layer(self) -> Option<Layer> {
+        Some(match self {
+            Self::Packets => return None,
+            Self::WireBits => Layer::Wire,
+            Self::FrameBits => Layer::Frame,
+            Self::BufferBits => Layer::Buffer,
+        })
+    }
+}
+
+/// The mean length of the first frames, without check sequence: exact where all are alike, and to a few parts in a thousand for mixes and messages.
+pub(super) fn frame_bytes_mean(traffic: &dyn Traffic) -> f64 {
+    const FRAMES: u64 = 48 << 10;
+    let sum: usize = (0..FRAMES).map(|i| traffic.frame_bytes(i)).sum();
+    sum as f64 / FRAMES as f64
+}
+
+impl Size {
+    /// Lengths without check sequence.
+    pub(super) fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// As records have it: a number of bytes, or a name.
+    pub(super) fn value(&self) -> Value {
+        match self.name.parse::<u64>() {
+            Ok(bytes) => bytes.into(),
+            Err(_) => self.name.as_str().into(),
+        }
+    }
+
+    fn fixed(bytes: u64) -> Result<Self, String> {
+        Ok(Self {
+            name: bytes.to_string(),
+            sizes: Sizes::Fixed(without_fcs(bytes)?),
+        })
+    }
+
+    fn named(name: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse::<u64>().map_err(|_| unknown(name));
+        let sizes = if let Some(letters) = name.strip_prefix("imix-genome-") {
+            Sizes::genome(letters, 1514).map_err(|error| error.to_string())?
+        } else if let Some(range) = name.strip_prefix("uniform-") {
+            let (min, max) = range.split_once('-').ok_or_else(|| unknown(name))?;
+            let (min, max) = (without_fcs(number(min)?)?, without_fcs(number(max)?)?);
+            if min > max {
+                return Err(format!("`{name}`: the first is the shortest"));
+            }
+            Sizes::Uniform { min, max }
+        } else {
+            let (mix, from) = match name.split_once("-from-") {
+                Some((mix, from)) => (mix, Some(without_fcs(number(from)?)?)),
+                None => (name, None),
+            };
+            let known = Mix::all().into_iter().find(|known| known.name() == mix);
+            let sizes = Sizes::Mix(known.ok_or_else(|| unknown(name))?);
+            match from {
+                Some(bytes) => sizes.at_least(bytes),
+                None => sizes,
+            }
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            sizes,
+        })
+    }
+}
+
+fn unknown(name: &str) -> String {
+    format!(
+        "`{name}` is no length of frames; lengths look like 64, 64..1024, imix-csit, imix-csit-from-84, uniform-64-1518, imix-genome-aag; \
+         `dpb net generate --help` has the mixes"
+    )
+}
+
+fn wrong_length(bytes: usize) -> String {
+    format!(
+        "frames of {} bytes; from 64 to {} with check sequence",
+        bytes + FCS_BYTES,
+        FRAME_BYTES_MAX + FCS_BYTES
+    )
+}
+
+/// The length of a frame in a buffer.
+fn without_fcs(bytes: u64) -> Result<usize, String> {
+    let range = 64..=(FRAME_BYTES_MAX + FCS_BYTES) as u64;
+    match range.contains(&bytes) {
+        true => Ok(bytes as usize - FCS_BYTES),
+        false => Err(format!(
+            "a frame of {bytes} bytes; from 64 to {} with check sequence",
+            range.end()
+        )),
+    }
+}
+
+/// A list of lengths of frames: bytes, doubling ranges of bytes, and names.
+///
+/// # Errors
+/// A sentence that says which part is wrong.
+pub(super) fn sizes(text: &str) -> Result<List<Size>, String> {
+    let mut sizes = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        if part.starts_with(|c: char| c.is_ascii_digit()) {
+            for &bytes in &args::sizes(part)? {
+                sizes.push(Size::fixed(bytes)?);
+            }
+        } else {
+            sizes.push(Size::named(part)?);
+        }
+    }
+    Ok(List(sizes))
+}
+
+impl FromStr for FlowLengths {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let agh = Mixture::agh_campus();
+        let lengths = match text {
+            "endless" => Lengths::Endless,
+            name if name == agh.name() => Lengths::Mixture(agh),
+            number => {
+                let packets = args::count(number);
+                Lengths::Fixed(packets.map_err(|_| {
+                    format!("`{text}` is not endless, agh-campus or a number of packets")
+                })?)
+            }
+        };
+        Ok(Self(text.to_owned(), lengths))
+    }
+}
+
+impl FromStr for Said {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let applications = match text {
+            "none" => None,
+            "today" => Some(Applications::today()),
+            list => Some(Applications {
+                name: list.to_owned(),
+                shares: list.split(',').map(weighted).collect::<Result<_, _>>()?,
+                ..Applications::today()
+            }),
+        };
+        Ok(Self(text.to_owned(), applications))
+    }
+}
+
+/// An application and its weight: `dns`, `tls-1.3=2`.
+fn weighted(text: &str) -> Result<(Application, f64), String> {
+    let (name, weight) = text.split_once('=').unwrap_or((text, "1"));
+    let known = Application::ALL
+        .into_iter()
+        .find(|application| application.name() == name.trim());
+    let application = known.ok_or_else(|| {
+        let names = Application::ALL.map(Application::name).join(", ");
+        format!("`{name}` is no application; it may be none, today, or of {names}")
+    })?;
+    match weight.trim().parse::<f64>() {
+        Ok(weight) if weight > 0.0 && weight.is_finite() => Ok((application, weight)),
+        _ => Err(format!("`{text}`: a weight is a number above 0")),
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
+        let address = address.parse::<Ipv4Addr>();
+        match (address, prefix.parse::<u32>()) {
+            (Ok(address), Ok(prefix @ 8..=32)) => {
+                let (first, bits) = (address.to_bits(), 32 - prefix);
+                match u64::from(first) & ((1 << bits) - 1) {
+                    0 => Ok(Self { first, bits }),
+                    _ => Err(format!(
+                        "`{text}`: the address has bits behind the first {prefix}"
+                    )),
+                }
+            }
+            _ => Err(format!(
+                "`{text}` is not a network of up to 2^24 addresses, as 10.0.0.0/16"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv4Addr::from_bits(self.first), 32 - self.bits)
+    }
+}
+
+impl FromStr for Mac {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let byte = |part: &&str| match part.len() {
+            2 => u8::from_str_radix(part, 16).ok(),
+            _ => None,
+        };
+        let bytes: Option<Vec<u8>> = parts.iter().map(byte).collect();
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        let bytes = bytes
+            .ok_or_else(|| format!("`{text}` is not an Ethernet address, as 02:00:00:00:00:01"))?;
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// The word that a command line has for a value.
+pub(super) fn word(value: impl ValueEnum) -> String {
+    let possible = value.to_possible_value();
+    possible.map_or(String::new(), |value| value.get_name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(words: &[&str]) -> Result<TrafficFlags, clap::Error> {
+        use clap::{Args as _, FromArgMatches as _};
+        let command = TrafficFlags::augment_args(clap::Command::new("x"));
+        let matches = command.no_binary_name(true).try_get_matches_from(words)?;
+        TrafficFlags::from_arg_matches(&matches)
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_wire() {
+        let found =
+            sizes("64,512..1024,imix-csit,imix-csit-from-84,uniform-64-1518,imix-genome-ag")
+                .expect("sizes");
+        let names: Vec<String> = found.iter().map(Size::to_string).collect();
+        let right = [
+            "64",
+            "512",
+            "1024",
+            "imix-csit",
+            "imix-csit-from-84",
+            "uniform-64-1518",
+            "imix-genome-ag",
+        ];
+        assert_eq!(names, right);
+        let ends: Vec<(usize, usize)> = (found.iter())
+            .map(|size| (size.sizes().min() + 4, size.sizes().max() + 4))
+            .collect();
+        let right = [
+            (64, 64),
+            (512, 512),
+            (1024, 1024),
+            (64, 1518),
+            (84, 1518),
+            (64, 1518),
+            (64, 1518),
+        ];
+        assert_eq!(ends, right);
+        assert_eq!(found.0[0].value(), Value::Int(64));
+        assert_eq!(found.0[3].value(), Value::Text("imix-csit".to_owned()));
+        for wrong in [
+            "63",
+            "16001",
+            "imix",
+            "uniform-64",
+            "uniform-128-64",
+            "imix-genome-x",
+            "64,",
+            "imix-csit-from-1",
+        ] {
+            assert!(sizes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// RFC 2544, appendix B: 14,880 frames of 64 bytes a second fill 10 Mb/s.
+    #[test]
+    fn a_rate_of_bits_is_that_of_its_layer() {
+        let rate = Unit::WireBits.packets_per_s(1e7, 60.0);
+        assert_eq!(rate as u32, 14_880);
+        assert_eq!(Unit::FrameBits.packets_per_s(512e3, 60.0), 1000.0);
+        assert_eq!(Unit::BufferBits.packets_per_s(480e3, 60.0), 1000.0);
+        assert_eq!(Unit::Packets.packets_per_s(5.0, 60.0), 5.0);
+    }
+
+    #[test]
+    fn combinations_and_their_profiles() {
+        let asked = flags(&[
+            "--size",
+            "64,1518",
+            "--flows",
+            "1,8",
+            "--family",
+            "both",
+            "--clients",
+            "10.1.0.0/24",
+        ])
+        .expect("flags");
+        assert_eq!(asked.each().len(), 4);
+        assert!(asked.one().is_err());
+        let profile = asked.profile(3, asked.each()[3]);
+        assert_eq!((profile.sizes, profile.flows.live), (Sizes::Fixed(1514), 8));
+        assert_eq!(
+            (profile.ipv6_share, profile.addresses.client_bits),
+            (0.5, 8)
+        );
+        assert!(asked.generator(3, asked.each()[3]).is_ok());
+        let why = asked
+            .generator(3, asked.each()[0])
+            .expect_err("64 bytes of IPv6");
+        assert!(why.message.contains("take 84 bytes"), "{why}");
+    }
+
+    #[test]
+    fn what_is_written_wrong_is_refused() {
+        for (flag, wrong) in [
+            ("--clients", "10.0.0.0/4"),
+            ("--clients", "10.0.0.1/16"),
+            ("--client-mac", "02:00:00:00:00"),
+            ("--server-mac", "02:00:00:00:00:2"),
+            ("--lengths", "short"),
+            ("--application", "gopher"),
+            ("--application", "dns=0"),
+            ("--vlan", "4096"),
+            ("--replies", "2"),
+        ] {
+            assert!(flags(&[flag, wrong]).is_err(), "{flag} {wrong}");
+        }
+        let said = flags(&["--application", "tls-1.3=2,dns", "--size", "128"]).expect("flags");
+        let profile = said.profile(1, said.one().expect("one"));
+        let shares = profile.applications.expect("applications").shares;
+        assert_eq!(shares, [(Application::Tls13, 2.0), (Application::Dns, 1.0)]);
+    }
+
+    /// What a record says leads back to the same flags.
+    #[test]
+    fn a_record_has_the_words_of_the_command_line() {
+        let asked = flags(&[
+            "--size",
+            "imix-trex",
+            "--lengths",
+            "agh-campus",
+            "--vlan",
+            "7",
+            "--transport",
+            "udp",
+        ])
+        .expect("flags");
+        let chosen = asked.one().expect("one");
+        let record = asked.note(Record::new("test", dpb_core::Evidence::Measured, 1), chosen);
+        let words: Vec<String> = (record.parameters.iter())
+            .map(|(name, value)| format!("--{}={value}", name.replace('_', "-")))
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let again = flags(&words).expect("its own words");
+        assert_eq!(
+            again.profile(1, again.one().expect("one")),
+            asked.profile(1, chosen)
+        );
+    }
+}
