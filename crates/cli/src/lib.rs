@@ -92,6 +92,7 @@ const TASKS: Tasks = Tasks(&[
     &cmd::tcp::TASK,
     &cmd::pushdown::TASK,
     &cmd::rdma::TASK,
+    &cmd::net::trial::TASK,
 ]);
 
 /// Flags that every verb takes.
