@@ -1,12 +1,12 @@
 //! What `generate` and `replay` share: sending into a port when packets are due, and the account of it.
 
-use std::cell::Cell;
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use dpb_core::port::PortStats;
 use dpb_core::{Clock, PacketPort, VirtualClock, WallClock};
+use dpb_net::port::{Capture, Dates};
 use dpb_net::traffic::Traffic;
-use dpb_net::trial::{Sending, Sent, Validity, send};
+use dpb_net::trial::{Sending, Sent, TrialError, Validity, send};
 use serde::Serialize;
 
 use super::ports::PortName;
@@ -45,10 +45,14 @@ struct Account {
 /// A port that packets are sent into, and the clock by which they are due.
 pub(super) struct Outlet {
     name: PortName,
-    port: Box<dyn PacketPort>,
+    sink: Sink,
     clock: Arc<dyn Clock>,
-    /// The same clock, where nothing but this program moves it: into a file packets go with the dates of their departures, as fast as they can be written.
-    unreal: Option<Arc<VirtualClock>>,
+}
+
+enum Sink {
+    /// Nothing but this program moves the clock: packets go into a file with the dates of their departures, as fast as they can be written.
+    File(Capture, Arc<VirtualClock>),
+    Port(Box<dyn PacketPort>),
 }
 
 impl Outlet {
@@ -57,24 +61,31 @@ impl Outlet {
     /// # Errors
     /// Exit 2 for a file that is read; exit 3 with the port's reason.
     pub(super) fn open(name: &PortName) -> Result<Self, Failure> {
-        let unreal = match name {
-            PortName::Capture { read: Some(_), .. } | PortName::Capture { write: None, .. } => {
-                return Err(Failure::usage(format!(
-                    "--port {name}: packets are sent into a file with capture:,FILE"
-                )));
-            }
-            PortName::Capture { .. } => Some(Arc::new(VirtualClock::new(true))),
-            _ => None,
+        let PortName::Capture { read, write } = name else {
+            let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
+            return Ok(Self {
+                name: name.clone(),
+                sink: Sink::Port(name.open(&clock)?),
+                clock,
+            });
         };
-        let clock: Arc<dyn Clock> = match &unreal {
-            Some(clock) => Arc::clone(clock) as Arc<dyn Clock>,
-            None => Arc::new(WallClock::default()),
+        let (None, Some(path)) = (read, write) else {
+            return Err(Failure::usage(format!(
+                "--port {name}: packets are sent into a file with capture:,FILE"
+            )));
         };
+        let moved = Arc::new(VirtualClock::new(true));
+        let clock: Arc<dyn Clock> = moved.clone();
+        let dates = Dates {
+            clock: Arc::clone(&clock),
+            start_ns: 0,
+        };
+        let capture = Capture::open(None, Some((path, dates)))
+            .map_err(|why| Failure::unavailable(format!("port {name}: {why}")))?;
         Ok(Self {
             name: name.clone(),
-            port: name.open(&clock)?,
+            sink: Sink::File(capture, moved),
             clock,
-            unreal,
         })
     }
 
@@ -89,54 +100,41 @@ impl Outlet {
         plan: &Sending,
         globals: &Globals,
     ) -> Result<(), Failure> {
-        let (clock, unreal) = (Arc::clone(&self.clock), self.unreal.clone());
-        let turns = Cell::new(0u64);
+        let (port, moved): (&mut dyn PacketPort, _) = match &mut self.sink {
+            Sink::File(capture, clock) => (capture, Some(Arc::clone(clock))),
+            Sink::Port(port) => (&mut **port, None),
+        };
+        let mut turns = 0u64;
         let mut step = |due_ns: Option<u64>| {
-            if let (Some(clock), Some(due_ns)) = (&unreal, due_ns) {
+            if let (Some(clock), Some(due_ns)) = (&moved, due_ns) {
                 clock.advance_to(due_ns);
             }
-            turns.set(turns.get() + 1);
+            turns += 1;
             // The flag is another core's; now and then is often enough.
-            turns.get() % 64 != 0 || !interrupt::is_set()
+            !turns.is_multiple_of(64) || !interrupt::is_set()
         };
-        let sent = send(
-            plan,
-            departures,
-            traffic,
-            &*clock,
-            &mut *self.port,
-            &mut step,
-        );
-        let sent = sent.map_err(|why| match anyhow::Error::from(why) {
-            why if why.is::<std::io::Error>() => Failure::unavailable(format!("{why:#}")),
-            why => Failure::from(why),
+        let sent = send(plan, departures, traffic, &*self.clock, port, &mut step);
+        let sent = sent.map_err(|why| match why {
+            TrialError::TooLong { .. } => Failure::usage(format!("--port {}: {why}", self.name)),
+            why => Failure::from(anyhow::Error::from(why)),
         })?;
-        self.settle();
-        let account = self.account(&sent);
-        self.close()?;
+        let account = self.account(&sent)?;
         account.print(globals)?;
         account.judge(&sent)
     }
 
-    /// What a port holds still goes on its way while it is asked for.
-    fn settle(&mut self) {
-        const PATIENCE_NS: u64 = 200_000_000;
-        let start_ns = self.clock.now_ns();
-        let mut came = Vec::new();
-        while self.unreal.is_none()
-            && self.port.stats().in_flight() > 0
-            && self.clock.now_ns() - start_ns < PATIENCE_NS
-        {
-            // Ports move what they hold when they are looked at; an error of what comes is nothing to a sender.
-            let _ = self.port.receive(&mut came, 64);
-            came.clear();
-        }
-    }
-
-    fn account(&mut self, sent: &Sent) -> Account {
-        let stats = self.port.stats();
+    /// The counts, when what the port holds has gone on its way.
+    fn account(&mut self, sent: &Sent) -> Result<Account, Failure> {
+        let is_real = matches!(self.sink, Sink::Port(_));
+        let stats = match &mut self.sink {
+            Sink::File(capture, _) => {
+                let flushed = capture.flush();
+                flushed.map_err(|why| Failure::check(format!("port {}: {why}", self.name)))?;
+                capture.stats()
+            }
+            Sink::Port(port) => settled(&mut **port, &*self.clock),
+        };
         let errors = &sent.schedule_errors;
-        let is_real = self.unreal.is_none();
         let error = |share: f64| is_real.then(|| errors.percentile_ns(share));
         let seconds = sent.took_ns as f64 / 1e9;
         let late = match sent.validity {
@@ -144,7 +142,7 @@ impl Outlet {
             Validity::Valid => 0,
         };
         let lost = stats.send_lost.total();
-        Account {
+        Ok(Account {
             port: self.name.to_string(),
             offered: sent.offered,
             refused: sent.refused,
@@ -162,28 +160,24 @@ impl Outlet {
             schedule_error_ns_max: is_real.then(|| errors.max_ns()),
             late,
             is_as_asked: late == 0 && sent.refused == 0 && lost == 0,
-        }
-    }
-
-    /// Files are whole when a port is gone.
-    fn close(self) -> Result<(), Failure> {
-        let Self { name, port, .. } = self;
-        drop(port);
-        let PortName::Capture {
-            write: Some(path), ..
-        } = name
-        else {
-            return Ok(());
-        };
-        let is_there = file_is_there(&path);
-        is_there
-            .then_some(())
-            .ok_or_else(|| Failure::check(format!("{} was not written", path.display())))
+        })
     }
 }
 
-fn file_is_there(path: &PathBuf) -> bool {
-    std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
+/// What a port has counted when nothing is in flight any more, or after a while.
+fn settled(port: &mut dyn PacketPort, clock: &dyn Clock) -> PortStats {
+    const PATIENCE_NS: u64 = 200_000_000;
+    let start_ns = clock.now_ns();
+    let mut came = Vec::new();
+    loop {
+        let stats = port.stats();
+        if stats.in_flight() == 0 || clock.now_ns() - start_ns > PATIENCE_NS {
+            return stats;
+        }
+        // Ports move what they hold when they are looked at; an error of what comes is nothing to a sender.
+        let _ = port.receive(&mut came, 64);
+        came.clear();
+    }
 }
 
 impl Account {

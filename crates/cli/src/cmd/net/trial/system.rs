@@ -224,7 +224,7 @@ impl Choice<'_> {
                 let settings = Settings {
                     cores: cores.to_vec(),
                     // A thread with a core of its own has nobody to give way to.
-                    idle: match cores.is_empty() {
+                    idle: match (cores.len() as u64) < self.threads() {
                         true => Idle::Yield,
                         false => Idle::Spin,
                     },
@@ -244,6 +244,7 @@ impl Choice<'_> {
                     hosted,
                     wire,
                     told: 0,
+                    corrupts: (flags.faults.as_ref()).is_some_and(|it| it.plan.corrupt_ppm > 0),
                 }),
             },
         })
@@ -296,6 +297,7 @@ struct Faulty {
     hosted: Hosted,
     wire: Wire,
     told: u64,
+    corrupts: bool,
 }
 
 impl SystemUnderTest for Faulty {
@@ -316,6 +318,8 @@ impl SystemUnderTest for Faulty {
         if lost > 0 {
             drops.reasons.push(("planted loss".to_owned(), lost));
         }
+        // A stamp whose mark is damaged is a stranger's: nobody can tell that it is the packet that is missing.
+        drops.are_complete &= !self.corrupts;
         Ok(drops)
     }
 }
