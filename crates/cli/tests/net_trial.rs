@@ -374,6 +374,44 @@ fn a_sweep_has_a_record_for_each_test_that_says_what_it_was() {
     }
 }
 
+/// Each program gives back the packets that it is sent, changed as it changes them: what the trial looks at is the payload.
+#[test]
+fn programs_are_under_test_by_name() {
+    let load =
+        "--size 200 --flows 16 --rate 10k --seconds 0.1 --warm-up 10ms --repeat 1 --tolerance 10";
+    let load: Vec<&str> = load.split(' ').collect();
+    for program in ["forward", "nat44", "firewall", "encrypt,decrypt"] {
+        for threads in ["1", "2"] {
+            let words = ["--program", program, "--threads", threads];
+            let (output, records) = trial(&[&words[..], &load[..]].concat());
+            assert!(
+                output.status.success(),
+                "{program}, {threads}: {}",
+                text(&output.stderr)
+            );
+            let record = &records[0];
+            let of = |name: &str| record.parameters[name].to_string();
+            assert_eq!(
+                (of("program"), of("threads")),
+                (program.to_owned(), threads.to_owned())
+            );
+            let count = |name: &str| record.counts.get(name).copied().unwrap_or(0);
+            assert_eq!(count("offered"), 1000);
+            assert_eq!(
+                count("delivered") + count("refused") + count("dropped: late"),
+                1000,
+                "{program}, {threads}: {:?}",
+                record.counts
+            );
+            match program {
+                "nat44" => assert_eq!(count("nat_sessions"), 16),
+                "encrypt,decrypt" => assert!(of("backend").contains("aes-gcm")),
+                _ => {}
+            }
+        }
+    }
+}
+
 /// Two threads may exchange packets of two flows, and keep the order of each.
 #[test]
 fn threads_keep_the_order_of_flows() {

@@ -3,6 +3,7 @@
 //! | port | what | rights | packets are copied |
 //! |---|---|---|---|
 //! | [`pair`] | two ends in memory | | never |
+//! | [`Looped`] | memory: what is sent comes back | | never |
 //! | [`Capture`] | a file to read from (pcap, pcapng), another to write to | | into a frame of its own |
 //! | [`AfPacket`] | an interface, through raw sockets | CAP_NET_RAW | once each way |
 //! | [`AfXdp`] | a queue of an interface, past most of the kernel | CAP_NET_RAW to send, CAP_BPF and CAP_NET_ADMIN to receive | never by us; by the kernel, where the driver cannot do without |
@@ -39,7 +40,7 @@ pub use af_packet::AfPacket;
 pub use af_xdp::AfXdp;
 pub use capture::{Capture, Dates};
 pub use dated::Dated;
-pub use memory::{End, pair, pair_of};
+pub use memory::{End, Looped, pair, pair_of};
 pub use tap::Tap;
 
 use pool::Pool;
@@ -61,6 +62,14 @@ pub fn wait(port: &dyn PacketPort, to_send: bool, patience: Duration) -> io::Res
         Some(file) => sys::poll(file, to_send, patience),
         None => Ok(true),
     }
+}
+
+/// The Ethernet address of an interface of Linux, in this thread's network namespace.
+///
+/// # Errors
+/// There is no such interface, or it is none of Ethernet.
+pub fn ethernet_address(interface: &str) -> io::Result<[u8; 6]> {
+    sys::ethernet_address(interface)
 }
 
 /// A packet that a port cannot send, whatever room there is.

@@ -1,9 +1,15 @@
 //! `dpb net`: packets. Programs that run on ports, traffic for a system under test, and the measurements of both.
 
+mod encrypt;
+mod firewall;
+mod forward;
 mod generate;
-#[allow(dead_code, reason = "verbs below come one by one")]
+mod nat44;
 mod ports;
+#[allow(dead_code, reason = "what measures a program uses more of it")]
+mod program;
 mod replay;
+mod running;
 mod sent;
 mod traffic;
 pub mod trial;
@@ -15,6 +21,7 @@ use crate::exit::Failure;
 
 /// Packets: programs on ports, traffic, trials, headroom.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example: dpb net forward --port af-packet:eth1 --port af-packet:eth2")]
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,
@@ -24,6 +31,21 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Verb {
+    /// Send packets on, by route or from port to port
+    #[command(after_help = format!("{}\n{}", forward::HELP, ports::PORTS_HELP))]
+    Forward(running::Args<forward::Flags>),
+    /// Translate many inside addresses to a few outside ones
+    #[command(after_help = format!("{}\n{}", nat44::HELP, ports::PORTS_HELP))]
+    Nat44(running::Args<nat44::Flags>),
+    /// Encrypt packets of one port, decrypt those of the other: one end of a connection
+    #[command(after_help = format!("{}\n{}", encrypt::HELP, ports::PORTS_HELP))]
+    Encrypt(running::Args<encrypt::Encrypt>),
+    /// The other end of `encrypt`
+    #[command(after_help = format!("{}\n{}", encrypt::HELP, ports::PORTS_HELP))]
+    Decrypt(running::Args<encrypt::Decrypt>),
+    /// Let packets through by rules, and by the flows that were let through
+    #[command(after_help = format!("{}\n{}", firewall::HELP, ports::PORTS_HELP))]
+    Firewall(running::Args<firewall::Flags>),
     /// Send traffic at a rate
     Generate(generate::Args),
     /// Send a capture, at its own times or at a rate
@@ -35,6 +57,11 @@ enum Verb {
 /// Runs the verb below.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     match args.verb {
+        Verb::Forward(args) => running::run(args, globals),
+        Verb::Nat44(args) => running::run(args, globals),
+        Verb::Encrypt(args) => running::run(args, globals),
+        Verb::Decrypt(args) => running::run(args, globals),
+        Verb::Firewall(args) => running::run(args, globals),
         Verb::Generate(args) => generate::run(args, globals),
         Verb::Replay(args) => replay::run(args, globals),
         Verb::Trial(args) => trial::run(args, globals),

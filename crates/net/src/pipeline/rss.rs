@@ -21,6 +21,36 @@ pub struct Sharding {
     engine: Option<Engine>,
 }
 
+/// Says which shard a packet belongs to.
+pub trait Spread {
+    /// The number of shards.
+    fn shards(&self) -> usize;
+
+    /// Appends the shard of each of `frames`, which came by port `ingress`.
+    fn spread(&mut self, ingress: u16, frames: &[Buf], shards: &mut Vec<u16>);
+}
+
+impl<S: Spread + ?Sized> Spread for Box<S> {
+    fn shards(&self) -> usize {
+        (**self).shards()
+    }
+
+    fn spread(&mut self, ingress: u16, frames: &[Buf], shards: &mut Vec<u16>) {
+        (**self).spread(ingress, frames, shards);
+    }
+}
+
+/// The same whatever port a packet came by.
+impl Spread for Sharding {
+    fn shards(&self) -> usize {
+        self.shards
+    }
+
+    fn spread(&mut self, _: u16, frames: &[Buf], shards: &mut Vec<u16>) {
+        self.of(frames, shards);
+    }
+}
+
 /// Entries of the redirection table.
 pub const TABLE_ENTRIES: usize = 128;
 

@@ -101,6 +101,22 @@ pub(super) fn mtu(interface: &str) -> io::Result<usize> {
     usize::try_from(request.number).map_err(io::Error::other)
 }
 
+/// The Ethernet address of an interface, asked of the kernel for the same reason.
+pub(super) fn ethernet_address(interface: &str) -> io::Result<[u8; 6]> {
+    let mut request = InterfaceRequest::new(interface, 0)?;
+    request.ask(question()?.as_fd(), libc::SIOCGIFHWADDR as c_ulong)?;
+    // A `struct sockaddr`: two bytes of kind, then the address.
+    let [a, b, first, second] = request.number.to_ne_bytes();
+    let [c, d, e, f, ..] = request.rest;
+    match u16::from_ne_bytes([a, b]) {
+        libc::ARPHRD_ETHER => Ok([first, second, c, d, e, f]),
+        kind => {
+            let why = format!("{interface} is no Ethernet interface (ARPHRD {kind})");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        }
+    }
+}
+
 /// Brings an interface up.
 pub(super) fn bring_up(interface: &str) -> io::Result<()> {
     let socket = question()?;

@@ -167,6 +167,8 @@ fn help() -> String {
          dpb net trial --search ndr,pdr --size 64..1024 --out records.jsonl\n  \
          dpb net trial --topology separated,embedded --rate 500k --pin 0,1\n  \
          dpb net trial --from af-packet:eth0 --to af-packet:eth1 --server-mac 52:54:00:12:34:56 --search rfc2544 --rate-max 1M\n  \
+         dpb net trial --program nat44 --search ndr --pin 0,1\n  \
+         dpb net trial --program encrypt,decrypt --backend cpu/best --size 128,1518 --rate 50k\n  \
          dpb net trial --search ndr --searches 2          the same rate, found twice\n  \
          dpb net trial --faults loss=1%,duplicates=0.1% --rate 10k\n{PORTS_HELP}"
     )
@@ -199,7 +201,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     measure::pin(&args.runs)?;
     let mut results = Results::new(&args.runs, globals)?;
     let progress = Progress::of_task(tests.len() as u64, globals);
-    let swept = sweep(&args, &tests, &progress, &mut results);
+    let swept = sweep(&args, &tests, &progress, &mut results, globals);
     drop(progress);
     results.print(table::for_people, table::for_machines)?;
     swept?;
@@ -211,6 +213,7 @@ fn sweep(
     tests: &[Test<'_>],
     progress: &Progress,
     results: &mut Results,
+    globals: &Globals,
 ) -> Result<(), Failure> {
     for (at, test) in tests.iter().enumerate() {
         if interrupt::is_set() {
@@ -218,7 +221,7 @@ fn sweep(
         }
         let say = |what: &str| progress.set(at as u64, &format!("{test}{what}"));
         say("");
-        for record in measure::records(args, test, &say)? {
+        for record in measure::records(args, test, &say, globals)? {
             results.keep(record)?;
         }
     }

@@ -17,7 +17,7 @@ use super::system::Bench;
 use super::{Args, Test, Work};
 use crate::cmd::sweep::{self, RunFlags};
 use crate::exit::Failure;
-use crate::interrupt;
+use crate::{Globals, interrupt};
 use tally::{OfRuns, Tally};
 
 /// Trials in vain, one after another, that end a run.
@@ -48,12 +48,14 @@ pub(super) fn records(
     args: &Args,
     test: &Test<'_>,
     say: &dyn Fn(&str),
+    globals: &Globals,
 ) -> Result<Vec<Record>, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
     let generator = args.traffic.generator(args.runs.seed, test.chosen)?;
     let bench = test
         .system
-        .open(&clock, &cores(&args.runs), args.runs.seed)?;
+        .open(&clock, &cores(&args.runs), args.runs.seed, globals)?;
+    let blank = bench.note(args.record(test));
     let mut bench = Watched::new(bench);
     let mut runner = Runner {
         args,
@@ -68,7 +70,6 @@ pub(super) fn records(
         flow_order: args.flow_order,
         ..Plan::new(runner.schedule(1.0), 1, args.runs.seed)
     };
-    let blank = args.record(test);
     let trials = bench.trials(plan, &generator, &*clock);
     let mut records = match test.work {
         Work::Rate(rate) => vec![runner.at_rate(blank.with("rate", rate), rate, trials)],
@@ -120,6 +121,9 @@ impl Watched {
             if lost > 0 {
                 record.counts.insert(name.to_owned(), lost);
             }
+        }
+        for (name, count) in self.bench.counts() {
+            record.counts.insert(name.to_owned(), count);
         }
     }
 }

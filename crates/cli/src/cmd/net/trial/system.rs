@@ -9,25 +9,24 @@ use std::time::Duration;
 use clap::ValueEnum;
 use dpb_core::measure::Record;
 use dpb_core::{Clock, Evidence, PacketPort};
-use dpb_net::flow::toeplitz::{SYMMETRIC_KEY, Toeplitz};
-use dpb_net::pipeline::{
-    Dispatcher, Idle, Line, Make, Settings, Shard, Sharding, Stage, Station, WhenFull, Work, ring,
-};
-use dpb_net::port::pair_of;
-use dpb_net::programs::forward::{Addresses, bridge};
+use dpb_net::pipeline::{Dispatcher, Idle, Make, Settings, Shard, Station, WhenFull, Work, ring};
+use dpb_net::port::{Looped, pair_of};
 use dpb_net::trial::{Drops, Foreign, Hosted, SystemUnderTest};
 use dpb_net::wire::{self, Wire};
 
 use super::super::ports::PortName;
+use super::super::program::{
+    CommonFlags, EspFlags, FirewallFlags, FlowFlags, NatFlags, Program, ProgramFlags, ProgramName,
+    Setting,
+};
 use super::super::traffic::word;
+use crate::Globals;
 use crate::args::{self, List};
 use crate::exit::Failure;
 
 const SYSTEM: &str = "The system under test";
 
-/// Packets of a burst of the program.
-const BURST: usize = 32;
-/// Bursts that a line or a ring to another core holds.
+/// Bursts that a ring to another core holds.
 const DEPTH: usize = 8;
 /// For so long a program that is told to stop may finish.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,9 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Flags that say what is under test.
 #[derive(Debug, clap::Args)]
 pub(super) struct SystemFlags {
-    /// A program of dpb between two ports in memory
-    #[arg(long, help_heading = SYSTEM, value_enum, default_value = "bridge")]
-    program: ProgramName,
+    /// A program of dpb between two ports in memory: bridge, forward, nat44, encrypt, decrypt, firewall; or several one behind another,
+    /// as encrypt,decrypt (what is encrypted alone nobody recognises)
+    #[arg(long, value_name = "NAMES", help_heading = SYSTEM, default_value = "bridge")]
+    program: Programs,
     /// The program has threads of its own, or runs on the trial's thread
     #[arg(long, help_heading = SYSTEM, value_enum, value_delimiter = ',', default_value = "separated")]
     topology: Vec<Topology>,
@@ -56,14 +56,22 @@ pub(super) struct SystemFlags {
     /// The port at which they arrive
     #[arg(long, value_name = "PORT", help_heading = SYSTEM, requires = "from")]
     to: Option<PortName>,
+    /// Flows that each thread's firewall or NAT knows at most
+    #[arg(long, value_name = "COUNT", help_heading = SYSTEM, value_parser = args::count, default_value = "65536")]
+    program_flows: u64,
+    #[command(flatten)]
+    common: CommonFlags,
+    #[command(flatten)]
+    esp: EspFlags,
+    #[command(flatten)]
+    nat: NatFlags,
+    #[command(flatten)]
+    firewall: FirewallFlags,
 }
 
-/// The programs that there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProgramName {
-    /// Each packet from one port to the other, as it is
-    Bridge,
-}
+/// Programs one behind another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Programs(Vec<ProgramName>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Topology {
@@ -101,9 +109,59 @@ pub(super) struct Bench {
     pub(super) from: Box<dyn PacketPort>,
     pub(super) to: Box<dyn PacketPort>,
     pub(super) system: Box<dyn SystemUnderTest>,
+    /// The program, if it is one of dpb's.
+    program: Option<Program>,
+}
+
+impl Bench {
+    /// The record with the program's parameters and backends, and what its figures rest on.
+    pub(super) fn note(&self, record: Record) -> Record {
+        let Some(program) = &self.program else {
+            return record;
+        };
+        let mut record = program.note(record);
+        let evidence = program.evidence();
+        if evidence != Evidence::Measured && record.evidence == Evidence::Measured {
+            record.evidence = evidence;
+        }
+        record
+    }
+
+    /// Counts of the program beside those of packets.
+    pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
+        self.program.as_ref().map_or_else(Vec::new, Program::counts)
+    }
 }
 
 impl SystemFlags {
+    /// The program, for so many threads.
+    fn program(
+        &self,
+        threads: u64,
+        clock: &Arc<dyn Clock>,
+        seed: u64,
+        globals: &Globals,
+    ) -> Result<Program, Failure> {
+        let flags = ProgramFlags {
+            common: self.common.clone(),
+            esp: self.esp.clone(),
+            nat: self.nat.clone(),
+            firewall: self.firewall.clone(),
+            flows: FlowFlags {
+                flows: self.program_flows,
+            },
+        };
+        let shards = u16::try_from(threads).unwrap_or(u16::MAX);
+        let setting = Setting::in_memory(2, shards, seed, Arc::clone(clock));
+        let program = flags.program(&self.program.0, &setting, globals)?;
+        match program.modelled() {
+            Some(backend) => Err(Failure::usage(format!(
+                "--backend {backend}: a model has a time of its own, and packets do not wait for it; `dpb op` measures with it"
+            ))),
+            None => Ok(program),
+        }
+    }
+
     /// Each system that is asked for. On the trial's thread there is one, whatever the threads.
     pub(super) fn each(&self) -> Vec<Choice<'_>> {
         if let (Some(from), Some(to)) = (&self.from, &self.to) {
@@ -156,12 +214,20 @@ impl Choice<'_> {
                 topology,
                 threads,
             } => {
-                let record = record
+                let mut record = record
                     .with("link", "memory")
-                    .with("program", word(flags.program))
                     .with("topology", word(topology))
                     .with("threads", threads)
                     .with("queue", flags.queue);
+                let knows_flows = [ProgramName::Nat44, ProgramName::Firewall];
+                if flags
+                    .program
+                    .0
+                    .iter()
+                    .any(|name| knows_flows.contains(name))
+                {
+                    record = record.with("program_flows", flags.program_flows);
+                }
                 match &flags.faults {
                     Some(faults) => record.with("faults", faults.text.as_str()),
                     None => record,
@@ -183,21 +249,24 @@ impl Choice<'_> {
         clock: &Arc<dyn Clock>,
         cores: &[u32],
         seed: u64,
+        globals: &Globals,
     ) -> Result<Bench, Failure> {
         let (flags, topology, threads) = match self {
             Self::Program {
                 flags,
                 topology,
                 threads,
-            } => (flags, topology, threads as usize),
+            } => (flags, topology, threads),
             Self::Ports { from, to } => {
                 return Ok(Bench {
                     from: from.open(clock)?,
                     to: to.open(clock)?,
                     system: Box::new(Foreign),
+                    program: None,
                 });
             }
         };
+        let program = flags.program(threads, clock, seed, globals)?;
         let queue = flags.queue as usize;
         let [output, to] = pair_of(queue);
         let (from, input, wire): (Box<dyn PacketPort>, Box<dyn PacketPort>, _) = match &flags.faults
@@ -217,7 +286,7 @@ impl Choice<'_> {
                 (Box::new(from), Box::new(input), Some(wire))
             }
         };
-        let loops = loops(vec![input, Box::new(output)], threads);
+        let loops = loops(&program, vec![input, Box::new(output)], threads as usize);
         let hosted = match topology {
             Topology::Embedded => Hosted::inline(loops).map_err(|error| error.to_string()),
             Topology::Separated => {
@@ -238,6 +307,7 @@ impl Choice<'_> {
         Ok(Bench {
             from,
             to: Box::new(to),
+            program: Some(program),
             system: match wire {
                 None => Box::new(hosted),
                 Some(wire) => Box::new(Faulty {
@@ -252,40 +322,43 @@ impl Choice<'_> {
 }
 
 /// The loops of a program over these ports: one shard, or a dispatcher and a station for each thread.
-fn loops(ports: Vec<Box<dyn PacketPort>>, threads: usize) -> Vec<(String, Make)> {
-    let line = || {
-        let stages: Vec<Box<dyn Stage>> = vec![Box::new(bridge(vec![1, 0], Addresses::Kept))];
-        Line::new("bridge", stages, DEPTH)
-    };
+fn loops(
+    program: &Program,
+    mut ports: Vec<Box<dyn PacketPort>>,
+    threads: usize,
+) -> Vec<(String, Make)> {
     let mut loops: Vec<(String, Make)> = Vec::new();
     if threads == 1 {
+        let program = program.clone();
         let make: Make = Box::new(move || {
-            let shard = Shard::new("shard", ports, line(), BURST, WhenFull::Hold);
+            let (line, burst) = (program.line(0)?, program.burst());
+            let shard = Shard::new("shard", ports, line, burst, WhenFull::Hold);
             Ok(Box::new(shard) as Box<dyn Work>)
         });
         return vec![("shard".to_owned(), make)];
     }
-    let names = (0..threads).map(|i| format!("station {i}"));
+    if program.crossing().is_some() {
+        // More than all rings hold, so that it is never full.
+        let packets = 2 * threads * DEPTH * program.burst();
+        ports.push(Box::new(Looped::new(packets)));
+    }
     let mut remotes = Vec::new();
-    for name in names {
+    for shard in 0..threads {
+        let name = format!("station {shard}");
         let (remote, ring) = ring(name.clone(), DEPTH);
         remotes.push(remote);
+        let program = program.clone();
         let make: Make = Box::new(move || {
-            let station = Station::new(Box::new(line()), vec![ring]);
+            let station = Station::new(Box::new(program.line(shard)?), vec![ring]);
             Ok(Box::new(station) as Box<dyn Work>)
         });
         loops.push((name, make));
     }
+    let program = program.clone();
     let make: Make = Box::new(move || {
-        let sharding = Sharding::new(Toeplitz::new(SYMMETRIC_KEY), threads);
-        let dispatcher = Dispatcher::new(
-            "dispatcher",
-            ports,
-            sharding,
-            remotes,
-            BURST,
-            WhenFull::Hold,
-        );
+        let (spread, burst) = (program.spread()?, program.burst());
+        let dispatcher =
+            Dispatcher::new("dispatcher", ports, spread, remotes, burst, WhenFull::Hold);
         Ok(Box::new(dispatcher) as Box<dyn Work>)
     });
     loops.insert(0, ("dispatcher".to_owned(), make));
@@ -321,6 +394,28 @@ impl SystemUnderTest for Faulty {
         // A stamp whose mark is damaged is a stranger's: nobody can tell that it is the packet that is missing.
         drops.are_complete &= !self.corrupts;
         Ok(drops)
+    }
+}
+
+impl FromStr for Programs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = |name: &str| {
+            <ProgramName as ValueEnum>::from_str(name.trim(), false).map_err(|_| {
+                format!(
+                    "`{name}` is no program; there are bridge, forward, nat44, encrypt, decrypt and firewall"
+                )
+            })
+        };
+        text.split(',').map(one).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl fmt::Display for Programs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|name| name.name()).collect();
+        f.write_str(&names.join(","))
     }
 }
 
@@ -361,7 +456,7 @@ impl fmt::Display for Choice<'_> {
             } => write!(
                 f,
                 "{}, {}, {threads} threads",
-                word(flags.program),
+                flags.program,
                 word(*topology)
             ),
             Self::Ports { from, to } => write!(f, "{from} to {to}"),
