@@ -95,6 +95,7 @@ const TASKS: Tasks = Tasks(&[
     &cmd::net::headroom::TASK,
     &cmd::net::flow_table::TASK,
     &cmd::net::app_recognition::TASK,
+    &cmd::net::trial::TASK,
 ]);
 
 /// Flags that every verb takes.

@@ -6,12 +6,16 @@ mod end_to_end;
 mod firewall;
 pub mod flow_table;
 mod forward;
+mod generate;
 pub mod headroom;
 mod nat44;
 mod ports;
 mod program;
+mod replay;
 mod running;
+mod sent;
 mod traffic;
+pub mod trial;
 
 use clap::Subcommand;
 
@@ -51,6 +55,12 @@ enum Verb {
     FlowTable(flow_table::Args),
     /// Measure application recognition: packets hashed, compressed or sent back by what their flows are
     AppRecognition(app_recognition::Args),
+    /// Send traffic at a rate
+    Generate(generate::Args),
+    /// Send a capture, at its own times or at a rate
+    Replay(replay::Args),
+    /// Packets through a system under test: loss and latency at a load, or the highest load without loss
+    Trial(trial::Args),
 }
 
 /// Runs the verb below.
@@ -64,5 +74,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Verb::Headroom(args) => headroom::run(args, globals),
         Verb::FlowTable(args) => flow_table::run(args, globals),
         Verb::AppRecognition(args) => app_recognition::run(args, globals),
+        Verb::Generate(args) => generate::run(args, globals),
+        Verb::Replay(args) => replay::run(args, globals),
+        Verb::Trial(args) => trial::run(args, globals),
     }
 }

@@ -20,7 +20,7 @@ use dpb_net::pipeline::{
 };
 use dpb_net::port::{Looped, ethernet_address};
 
-use super::ports::{PORT, PortName};
+use super::ports::PortName;
 use super::program::{Program, ProgramFlags, ProgramName, Setting, made_up_address};
 use crate::args::{self, List};
 use crate::exit::Failure;
@@ -34,7 +34,7 @@ const RUN: &str = "The run";
 #[derive(Debug, clap::Args)]
 pub struct Args<F: clap::Args> {
     /// A port, twice at least; the first is number 0
-    #[arg(long = "port", value_name = PORT, help_heading = RUN, required = true)]
+    #[arg(long = "port", value_name = "PORT", help_heading = RUN, required = true)]
     ports: Vec<PortName>,
     #[command(flatten)]
     flags: F,

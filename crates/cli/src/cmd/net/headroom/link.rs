@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use dpb_accel::dpdk::Dpdk;
 use dpb_core::port::{Arrivals, PortStats};
 use dpb_core::{Buf, Evidence, PacketPort, SetupError};
+use dpb_net::pipeline::WhenFull;
 use dpb_net::port::af_packet::{self, Fanout, FanoutBy};
 use dpb_net::port::{AfPacket, AfXdp, Datagrams, Spread, af_xdp, datagrams, halves, pair_of};
 
