@@ -92,8 +92,10 @@ const TASKS: Tasks = Tasks(&[
     &cmd::tcp::TASK,
     &cmd::pushdown::TASK,
     &cmd::rdma::TASK,
+    &cmd::net::headroom::TASK,
     &cmd::net::flow_table::TASK,
     &cmd::net::app_recognition::TASK,
+    &cmd::net::trial::TASK,
 ]);
 
 /// Flags that every verb takes.

@@ -9,7 +9,7 @@
 //! how far the rate lies below the highest one. [`Headroom::by_rate`] is that figure, `1 - R / Rmax`, beside the measured one.
 //!
 //! ```
-//! use dpb_net::headroom::{Load, find};
+//! use dpb_net::headroom::{Load, Patience, find};
 //! use dpb_net::search::{Goal, TrialOutput};
 //!
 //! // A system with one core that spends 300 ns on a packet.
@@ -18,17 +18,19 @@
 //!     let loss_ratio = (1.0 - 1.0 / busy).max(0.0);
 //!     Ok(Some(TrialOutput { loss_ratio, effective_s: load.duration_s }))
 //! };
-//! let found = find(&Goal::PDR, 1e6, 1, &mut trial)?;
+//! let found = find(&Goal::PDR, 1e6, 1, &Patience::default(), &mut trial)?;
 //! assert!((found.cores_free().unwrap() - 0.7).abs() < 0.01);
 //! # Ok::<(), dpb_net::search::SearchError<std::convert::Infallible>>(())
 //! ```
 
 mod injected;
+mod rate;
 #[cfg(test)]
 mod tests;
 mod work;
 
 pub use injected::{Dial, Injected};
+pub use rate::{HighestRate, highest_rate};
 pub use work::{Arithmetic, Computed, Speed, Walk, WalkError, Work, WorkError};
 
 use crate::search::{
@@ -75,6 +77,40 @@ impl Headroom {
     }
 }
 
+/// Where a search ends that finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Patience {
+    /// Seconds of trials after which it ends with what it has.
+    pub duration_max_s: f64,
+    /// So many trials that say nothing, one after another, end it without a result.
+    pub invalid_max: u32,
+}
+
+impl Default for Patience {
+    /// An hour, three trials.
+    fn default() -> Self {
+        let Settings {
+            duration_max_s,
+            invalid_max,
+            ..
+        } = Settings::between(1.0, 2.0);
+        Self {
+            duration_max_s,
+            invalid_max,
+        }
+    }
+}
+
+impl Patience {
+    fn of(&self, settings: Settings) -> Settings {
+        Settings {
+            duration_max_s: self.duration_max_s,
+            invalid_max: self.invalid_max,
+            ..settings
+        }
+    }
+}
+
 /// The least work that is tried: so small a part of the time between two packets.
 const PART_MIN: f64 = 1e-3;
 /// The most: so much more than all cores' time between two packets.
@@ -90,6 +126,7 @@ pub fn find<E>(
     goal: &Goal,
     packets_per_s: f64,
     cores: u32,
+    patience: &Patience,
     trial: &mut impl FnMut(Load) -> Result<Option<TrialOutput>, E>,
 ) -> Result<Headroom, SearchError<E>> {
     if !(packets_per_s > 0.0 && packets_per_s.is_finite()) || cores == 0 {
@@ -102,7 +139,7 @@ pub fn find<E>(
         packets_per_s,
         trial,
     };
-    let settings = Settings::between(PART_MIN * each_ns, PART_MAX * each_ns);
+    let settings = patience.of(Settings::between(PART_MIN * each_ns, PART_MAX * each_ns));
     let outcome = search(std::slice::from_ref(goal), &settings, &mut at_work)?;
     Ok(Headroom {
         packets_per_s,

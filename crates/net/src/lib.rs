@@ -7,7 +7,7 @@
 //! | [`flow`] | the table of a shard's flows; NAT44; the table as an operator, and as a model of one in hardware |
 //! | [`recognition`] | the application that a flow is of, by what it says |
 //! | [`pipeline`] | stages over bursts of packets, on one core or several; a stage may be an operator on any backend |
-//! | [`programs`] | forwarding, ESP and a firewall, as such stages |
+//! | [`programs`] | forwarding, NAT44, ESP and a firewall, as such stages |
 //! | [`traffic`] | packets from a seed: sizes, flows, applications; captures played back; the schedule of an open loop |
 //! | [`trial`] | traffic offered to a system when it is due, and an account of every packet |
 //! | [`wire`] | a model of a wire between two ports: loss, order, doubles, damage, delay, as planted |

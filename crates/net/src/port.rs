@@ -3,12 +3,15 @@
 //! | port | what | rights | packets are copied |
 //! |---|---|---|---|
 //! | [`pair`] | two ends in memory | | never |
+//! | [`Looped`] | memory: what is sent comes back | | never |
 //! | [`Capture`] | a file to read from (pcap, pcapng), another to write to | | into a frame of its own |
 //! | [`AfPacket`] | an interface, through raw sockets | CAP_NET_RAW | once each way |
 //! | [`AfXdp`] | a queue of an interface, past most of the kernel | CAP_NET_RAW to send, CAP_BPF and CAP_NET_ADMIN to receive | never by us; by the kernel, where the driver cannot do without |
 //! | [`Tap`] | an interface that this program makes, and whose other side the kernel has | CAP_NET_ADMIN | once each way |
-//! | [`Spread`] | several ports as one, packets spread by a hash of their flows | | |
+//! | [`Datagrams`] | a UDP socket of the kernel: what is in datagrams, without frames | | once out, twice in |
 //! | [`Dated`] | any of them, with times of arrival by a clock that is given | | |
+//! | [`Spread`] | several as one: packets go to one of them by their flows | | |
+//! | [`halves`] | one as two, of which one sends and one receives | | |
 //!
 //! DPDK's ports are `dpb_accel::dpdk::Dpdk::port`. Rights count in the network namespace: `unshare -Urn` gives all but CAP_BPF to anybody. What is missing is
 //! an error that says what to do.
@@ -27,7 +30,9 @@ pub mod af_packet;
 pub mod af_xdp;
 pub mod capture;
 mod checksum;
+pub mod datagrams;
 mod dated;
+mod halves;
 mod mapping;
 mod memory;
 mod pool;
@@ -40,8 +45,10 @@ mod tap;
 pub use af_packet::AfPacket;
 pub use af_xdp::AfXdp;
 pub use capture::{Capture, Dates};
+pub use datagrams::Datagrams;
 pub use dated::Dated;
-pub use memory::{End, pair, pair_of};
+pub use halves::{Half, halves};
+pub use memory::{End, Looped, pair, pair_of};
 pub use spread::Spread;
 pub use tap::Tap;
 
@@ -64,6 +71,14 @@ pub fn wait(port: &dyn PacketPort, to_send: bool, patience: Duration) -> io::Res
         Some(file) => sys::poll(file, to_send, patience),
         None => Ok(true),
     }
+}
+
+/// The Ethernet address of an interface of Linux, in this thread's network namespace.
+///
+/// # Errors
+/// There is no such interface, or it is none of Ethernet.
+pub fn ethernet_address(interface: &str) -> io::Result<[u8; 6]> {
+    sys::ethernet_address(interface)
 }
 
 /// A packet that a port cannot send, whatever room there is.

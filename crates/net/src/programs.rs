@@ -6,6 +6,7 @@
 //! | [`app_recognition`] | recognises the application of each flow, and hashes, compresses, sends back or drops its packets |
 //! | [`forward`] | sends packets on, by port or by route |
 //! | [`esp`] | encrypts packets in place and decrypts them, as IPsec does |
+//! | [`nat44`] | translates addresses and ports between an inside and an outside |
 //! | [`firewall`] | lets packets through by rules and by the flows that are known |
 //!
 //! Each runs on any port, and each operator that it uses ([`Engine`]) on any backend. A program gives the stages of one shard; several of them go one behind another in a
@@ -16,13 +17,17 @@ pub mod esp;
 pub mod firewall;
 pub mod flow_table;
 pub mod forward;
+pub mod nat44;
 mod network;
+mod only;
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::{Backend, OpSpec, Operator, SetupError};
+
+pub use only::Only;
 
 use crate::pipeline::{OffloadStage, Offloading, Part};
 

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use dpb_core::PacketPort;
 use dpb_core::conformance::Counting;
 use dpb_core::{Buf, Direction, JobError, VirtualClock, WallClock};
+use dpb_net::flow::nat::{Behaviour as NatBehaviour, Nat};
+use dpb_net::flow::toeplitz::{SYMMETRIC_KEY, Toeplitz};
 use dpb_net::pipeline::{
     Choice, Line, Output, Packet, Part, Pool, Reason, Shard, Stage, Station, WhenFull, Work, each,
     ring,
@@ -17,6 +19,7 @@ use dpb_net::pipeline::{
 use dpb_net::programs::esp::{Association, Mode, Opening, Tunnel};
 use dpb_net::programs::firewall::{Firewall, Policy, Rules};
 use dpb_net::programs::forward::{Addresses, bridge};
+use dpb_net::programs::nat44::{Nat44, NatSharding, Sides};
 use dpb_net::wire::{Plan, Wire};
 use support::{Manner, gcm, of_flow, sum};
 
@@ -62,6 +65,17 @@ fn a_burst_allocates_nothing_once_the_first_have_gone_through() {
     let rules = Rules::read("allow udp from 10.0.0.0/8").expect("a rule");
     let firewall =
         Firewall::new(Arc::new(rules), Policy::default(), clock.clone()).expect("memory");
+    let toeplitz = Toeplitz::new(SYMMETRIC_KEY);
+    let steering = NatSharding::steering(toeplitz, 1).expect("a table");
+    let nat = Nat::new(
+        NatBehaviour::default(),
+        vec![0xc633_6401],
+        100,
+        steering,
+        0,
+        7,
+    );
+    let nat = nat.expect("memory");
     let manner = Manner::default();
     let (encrypts, decrypts) = (
         gcm(Direction::Encrypt, &[7; 16], manner),
@@ -73,6 +87,11 @@ fn a_burst_allocates_nothing_once_the_first_have_gone_through() {
     let mut station = Station::new(Box::new(sums), vec![ring]);
     let stages: Vec<Box<dyn Stage>> = vec![
         Box::new(firewall),
+        Box::new(Nat44::new(
+            nat,
+            Sides::new(2, 1, false, false),
+            clock.clone(),
+        )),
         Box::new(remote),
         Box::new(
             association

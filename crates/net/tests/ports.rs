@@ -10,7 +10,7 @@ use dpb_core::port::{Dating, PacketPort};
 use dpb_core::{Buf, WallClock};
 use dpb_net::port::af_packet::{self, Fanout, FanoutBy};
 use dpb_net::port::af_xdp::{self, Attachment, Copying};
-use dpb_net::port::{AfPacket, AfXdp, Dated, Tap, pair, pair_of, wait};
+use dpb_net::port::{AfPacket, AfXdp, Dated, Looped, Tap, ethernet_address, pair, pair_of, wait};
 
 mod support;
 
@@ -39,6 +39,16 @@ fn memory() {
     let (mut one, mut two) = (Dated::new(one, clock.clone()), Dated::new(two, clock));
     exchange(&mut one, &mut two);
     exchange(&mut two, &mut one);
+    let mut looped = Looped::new(2);
+    let mut ready: VecDeque<Buf> = (0..3).map(|i| heap_frame(i, 60)).collect();
+    assert_eq!(looped.send(&mut ready).expect("room for two"), 2);
+    assert_eq!(receive(&mut looped, 2).len(), 2);
+    let stats = looped.stats();
+    assert_eq!(
+        (stats.taken, stats.sent),
+        (stats.delivered, stats.delivered)
+    );
+    assert_eq!(stats.refused.queue_full, 1);
     // A box is a port, too.
     let [one, two]: [Box<dyn PacketPort>; 2] = pair().map(|end| Box::new(end) as _);
     let (mut one, mut two) = (one, two);
@@ -66,6 +76,12 @@ fn raw_sockets() {
     let mut untagged = VecDeque::from([frame(&mut left, 0, 1515)]);
     let error = left.send(&mut untagged).expect_err("too long");
     assert!(error.to_string().contains("up to 1514"), "{error}");
+    ip("link set left address 02:00:00:00:0a:0b");
+    assert_eq!(
+        ethernet_address("left").expect("there"),
+        [2, 0, 0, 0, 10, 11]
+    );
+    assert!(ethernet_address("lo").is_err() && ethernet_address("no-such-one").is_err());
     let error = AfPacket::open("no-such-one").expect_err("there is none");
     assert!(error.to_string().contains("no such interface"), "{error}");
 }

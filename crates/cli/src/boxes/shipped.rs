@@ -20,7 +20,7 @@ macro_rules! shipped {
 
 /// All of them.
 pub const SHIPPED: &[Shipped] =
-    shipped!("quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end");
+    shipped!("quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end" "headroom");
 
 impl Shipped {
     /// What it measures.

@@ -1,6 +1,6 @@
 //! What verbs share that measure test after test in a loop of their own: flags of runs, records as they come, tables, how it ends.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dpb_core::measure::provenance::allowed_cpus;
@@ -109,7 +109,12 @@ pub(super) struct Results {
 
 impl Results {
     pub(super) fn new(flags: &RunFlags, globals: &Globals) -> Result<Self, Failure> {
-        let store = match &flags.out {
+        Self::to(flags.out.as_deref(), globals)
+    }
+
+    /// The same for a verb with flags of its own: into this file, if there is one.
+    pub(super) fn to(out: Option<&Path>, globals: &Globals) -> Result<Self, Failure> {
+        let store = match out {
             Some(path) => Some(output::open_records(path, Durability::Machine)?),
             None => None,
         };

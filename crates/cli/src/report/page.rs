@@ -70,9 +70,9 @@ pub(super) fn contents(tasks: &BTreeSet<&str>, has_dpbento: bool) -> String {
 pub(super) fn published(drawn: &[Record]) -> String {
     let mut html = String::from("<section id=\"published\"><h2>Published platforms</h2>");
     let said = match drawn.len() {
-        0 => "None of their numbers is drawn on this page.".to_owned(),
+        0 => "None of their numbers is on this page.".to_owned(),
         count => format!(
-            "{count} of their numbers are drawn on this page, hollow; each is a record below, with its source."
+            "{count} of their numbers are on this page, hollow in charts or in a table; each is a record below, with its source."
         ),
     };
     let _ = write!(

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dpb_core::measure::{Record, Summary};
+use dpb_core::measure::{Evidence, Record, Summary};
 
 use super::anchor;
 use super::chart::{Chart, Point, Series};
 use super::origin::Origins;
+use super::published::works;
 use super::vary::{as_number, determines, distinct, number_of, text_of};
 use crate::output::number;
 use crate::shown::ShownTasks;
@@ -193,6 +194,25 @@ impl<'a> Charted<'a> {
         series
     }
 
+    /// True if a published figure is of what a chart shows: it has the values that all records have, and of what the curves differ in those of one of
+    /// them.
+    fn is_comparable(&self, figure: &Record, records: &[&Record], x: Option<&Sweep<'_>>) -> bool {
+        if figure.task == "pushdown" {
+            return is_comparable_pushdown(figure, records, x);
+        }
+        let own = |name: &str| name != "platform" && x.is_none_or(|x| x.name != name);
+        let of_curves = |name: &str| self.task.view.series.contains(&name);
+        let has = |record: &Record, asked: &dyn Fn(&str) -> bool| {
+            let mut asked = (figure.parameters.iter()).filter(|(name, _)| own(name) && asked(name));
+            asked.all(|(name, value)| record.parameters.get(name) == Some(value))
+        };
+        x.is_none_or(|x| figure.parameters.contains_key(x.name))
+            && records
+                .iter()
+                .all(|record| has(record, &|name| !of_curves(name)))
+            && records.iter().any(|record| has(record, &of_curves))
+    }
+
     /// What is the same for every point of a chart.
     fn held(&self, x: Option<&Sweep<'_>>, records: &[&Record]) -> String {
         let mut parts = Vec::new();
@@ -236,17 +256,21 @@ impl<'a> Charted<'a> {
         }
         let beside: Vec<&Record> = figures
             .iter()
-            .filter(|figure| figure.task == self.task.name && is_comparable(figure, records, x))
+            .filter(|figure| {
+                figure.task == self.task.name
+                    && figure.summary.contains_key(metric.name)
+                    && self.is_comparable(figure, records, x)
+            })
             .collect();
         for figure in &beside {
             let label = Some(platform(figure));
-            add(&mut series, "dpBento".into(), x, metric, figure, label);
+            add(&mut series, work_of(figure), x, metric, figure, label);
         }
-        if !beside.is_empty() {
-            notes.push(
-                "Published: dpBento, scale factor 10, 1 %, 100 Gbit/s; quoted in its records below."
-                    .into(),
-            );
+        if let Some(figure) = beside.first() {
+            notes.push(match figure.task.as_str() {
+                "pushdown" => "Published: dpBento, scale factor 10, 1 %, 100 Gbit/s; quoted in its records below.".to_owned(),
+                _ => format!("Published: {}; each number's source is in its record below.", work_of(figure)),
+            });
         }
         let subject = records
             .first()
@@ -358,8 +382,18 @@ pub(super) fn figure_text(number: &Summary, text: fn(f64) -> String) -> String {
     }
 }
 
+/// The short name of the work that published a figure.
+fn work_of(figure: &Record) -> String {
+    let Evidence::Published { source } = &figure.evidence else {
+        return String::new();
+    };
+    let mut works = works().iter().map(|work| &work.source);
+    let work = works.find(|work| source.starts_with(&work.work));
+    work.map_or_else(String::new, |work| work.short.clone())
+}
+
 /// A figure of 1 % belongs beside records of 1 %, or on an axis of selectivities.
-fn is_comparable(figure: &Record, records: &[&Record], x: Option<&Sweep<'_>>) -> bool {
+fn is_comparable_pushdown(figure: &Record, records: &[&Record], x: Option<&Sweep<'_>>) -> bool {
     let is_axis = |name: &str| x.is_some_and(|x| x.name == name);
     if is_axis("link_gbps") {
         return false;

@@ -103,6 +103,46 @@ fn every_number_leads_to_its_record() {
     assert_eq!(html.matches("<details id=").count(), 8 + 5);
 }
 
+/// Liu et al.'s throughputs stand beside those of the same link, topology and size, and nowhere else.
+#[test]
+fn a_papers_numbers_stand_where_their_test_is() {
+    let headroom = |size: u64, threads: u64| {
+        let mut record = Record::new("net headroom", Evidence::of_this_cpu(), 1)
+            .with("kind", "arithmetic")
+            .with("link", "kernel")
+            .with("topology", "embedded")
+            .with("goal", "pdr")
+            .with("part", 0.5)
+            .with("size", size)
+            .with("threads", threads);
+        record.id = format!("{size}-{threads}");
+        record.sample("bytes_per_s_max", vec![1e9 * threads as f64]);
+        record
+    };
+    for (size, is_there) in [(836, true), (64, false)] {
+        let records = [headroom(size, 1), headroom(size, 2)];
+        let figures = select::published_for(&records, &known());
+        let task = task("net headroom");
+        let charts = select::charts(task, &records, &figures, &Origins::of(&records));
+        assert_eq!(charts.len(), 1);
+        let published = charts[0]
+            .series
+            .iter()
+            .filter(|series| series.kind == "published");
+        let published: Vec<_> = published.collect();
+        assert_eq!(published.len(), usize::from(is_there), "{size}");
+        // Figure 5a: not the other topology, not DPDK.
+        assert!(
+            published
+                .iter()
+                .all(|series| series.name == "Liu et al." && series.points.len() == 8)
+        );
+        let notes = charts[0].notes.join(" ");
+        assert_eq!(notes.contains("Published: Liu et al."), is_there, "{notes}");
+        assert_well_formed(&html(&records, &[], &known()));
+    }
+}
+
 #[test]
 fn published_figures_stand_beside_and_say_what_they_are() {
     let records = sweep();

@@ -1,9 +1,10 @@
 //! Work beside packets: how much the search asks for, and who does it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::work::{Work, WorkError};
+use crate::pipeline::{Burst, Reason, Stage, Whole};
 
 /// How much work the system does for each packet: set by the search's thread, read by the system's. Both share it by a clone.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +15,7 @@ struct Shared {
     /// The bits of an `f64`.
     units_per_packet: AtomicU64,
     done: AtomicU64,
+    fault: OnceLock<WorkError>,
 }
 
 impl Dial {
@@ -32,6 +34,11 @@ impl Dial {
     /// Units that were done since the beginning, by all that share the dial.
     pub fn done(&self) -> u64 {
         self.0.done.load(Ordering::Relaxed)
+    }
+
+    /// The first error of the work of a [stage](Injected::into_stage), after which nothing that was measured counts.
+    pub fn fault(&self) -> Option<WorkError> {
+        self.0.fault.get().copied()
     }
 }
 
@@ -67,6 +74,20 @@ impl Injected {
         self.work.run(units)?;
         self.dial.0.done.fetch_add(units, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The work as the last stage of a line: done for each burst before its packets leave. If it fails, the dial has the [fault](Dial::fault), and
+    /// packets are dropped from there on.
+    pub fn into_stage(mut self) -> impl Stage {
+        Whole::new("injected work", move |burst: &mut Burst| {
+            if let Err(error) = self.after(burst.len()) {
+                // The first one says it.
+                let _ = self.dial.0.fault.set(error);
+                for mut packet in burst.iter_mut() {
+                    packet.drop_for(Reason("injected work failed"));
+                }
+            }
+        })
     }
 }
 

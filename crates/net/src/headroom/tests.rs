@@ -30,7 +30,14 @@ fn a_system_has_the_headroom_that_it_was_made_with() {
         (2e7, 1.0, 1, 0.98),
     ] {
         let mut trial = system(own_ns, f64::from(cores));
-        let found = find(&Goal::NDR, packets_per_s, cores, &mut trial).expect("a search");
+        let found = find(
+            &Goal::NDR,
+            packets_per_s,
+            cores,
+            &Patience::default(),
+            &mut trial,
+        )
+        .expect("a search");
         assert_eq!(found.found.irregular, None);
         let least = found.cores_free().expect("a lower bound");
         let most = found.cores_free_at_most().expect("an upper bound");
@@ -43,11 +50,124 @@ fn a_system_has_the_headroom_that_it_was_made_with() {
 
 #[test]
 fn a_system_that_is_too_slow_has_none() {
-    let found = find(&Goal::PDR, 1e6, 1, &mut system(1100.0, 1.0)).expect("a search");
+    let found = find(
+        &Goal::PDR,
+        1e6,
+        1,
+        &Patience::default(),
+        &mut system(1100.0, 1.0),
+    )
+    .expect("a search");
     assert_eq!(
         (found.cores_free(), found.found.irregular),
         (None, Some(crate::search::Irregular::NoLower))
     );
+}
+
+/// [`system`], offered to by a generator that is late above `generator` packets a second.
+fn with_generator(
+    generator: f64,
+    mut system: impl FnMut(Load) -> Result<Option<TrialOutput>, Infallible>,
+) -> impl FnMut(Load) -> Result<Option<TrialOutput>, Infallible> {
+    move |load| match load.packets_per_s > generator {
+        true => Ok(None),
+        false => system(load),
+    }
+}
+
+#[test]
+fn the_highest_rate_is_the_systems() {
+    for (own_ns, cores, rate) in [(300.0, 1.0, 1e9 / 300.0), (2000.0, 4.0, 2e6)] {
+        let mut trial = with_generator(1e7, system(own_ns, cores));
+        let highest =
+            highest_rate(&Goal::NDR, 2e7, &Patience::default(), &mut trial).expect("a search");
+        let found = highest.packets_per_s().expect("a lower bound");
+        assert!(found <= rate && rate < found * 1.006, "{found}, {rate}");
+        assert!(!highest.is_generators() && highest.invalid >= 4 && highest.offered_max < 1e7);
+    }
+}
+
+#[test]
+fn a_system_that_is_faster_than_its_generator_is_said_to_be() {
+    let mut trial = with_generator(1e6, system(100.0, 1.0));
+    let highest =
+        highest_rate(&Goal::PDR, 16e6, &Patience::default(), &mut trial).expect("a search");
+    assert!(highest.is_generators());
+    let found = highest.packets_per_s().expect("a lower bound");
+    assert!((0.8e6..=1e6).contains(&found), "{found}");
+    assert_eq!(found, highest.offered_max);
+}
+
+/// What a trial at the highest rate allowed once, the search's may not allow again.
+#[test]
+fn a_generator_that_is_late_now_and_then_gets_less_to_do() {
+    let (mut turns, mut known) = (0, system(2000.0, 1.0));
+    let mut trial = |load: Load| {
+        turns += 1;
+        let is_late = load.packets_per_s > 1e6 && turns > 1;
+        if is_late { Ok(None) } else { known(load) }
+    };
+    let highest =
+        highest_rate(&Goal::PDR, 3e6, &Patience::default(), &mut trial).expect("a search");
+    let found = highest.packets_per_s().expect("a lower bound");
+    assert!((found / 502_500.0 - 1.0).abs() < 0.01, "{found}");
+}
+
+#[test]
+fn a_generator_that_is_always_late_finds_nothing() {
+    let mut never = |_: Load| Ok::<_, Infallible>(None);
+    let found = highest_rate(&Goal::PDR, 1e6, &Patience::default(), &mut never);
+    assert!(matches!(found, Err(SearchError::Invalid { .. })));
+    let found = find(&Goal::PDR, 1e6, 1, &Patience::default(), &mut never);
+    assert!(matches!(found, Err(SearchError::Invalid { tried: 3, .. })));
+    for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let found = highest_rate(
+            &Goal::PDR,
+            rate,
+            &Patience::default(),
+            &mut system(1.0, 1.0),
+        );
+        assert!(matches!(found, Err(SearchError::Settings(_))), "{rate}");
+    }
+}
+
+/// Packets whose work slows them down, as one that empties their cache: what is free is less than the rate tells.
+#[test]
+fn headroom_is_not_what_is_left_of_the_rate() {
+    let own_ns = |work_ns: f64| 300.0 + work_ns.min(200.0);
+    let mut trial = |load: Load| {
+        let each_ns = own_ns(load.work_ns_per_packet) + load.work_ns_per_packet;
+        let busy = load.packets_per_s * each_ns * 1e-9;
+        let loss_ratio = (1.0 - 1.0 / busy).max(0.0);
+        let effective_s = load.duration_s;
+        Ok::<_, Infallible>(Some(TrialOutput {
+            loss_ratio,
+            effective_s,
+        }))
+    };
+    let patience = Patience::default();
+    let highest = highest_rate(&Goal::NDR, 1e7, &patience, &mut trial).expect("a search");
+    let found = find(&Goal::NDR, 1e6, 1, &patience, &mut trial).expect("a search");
+    let by_rate = found.by_rate(highest.packets_per_s().expect("a rate"));
+    let free = found.cores_free().expect("a bound");
+    assert!(
+        (by_rate - 0.7).abs() < 0.006 && (free - 0.5).abs() < 0.006,
+        "{by_rate}, {free}"
+    );
+}
+
+#[test]
+fn a_search_ends_when_its_time_is_over() {
+    let patience = Patience {
+        duration_max_s: 10.0,
+        ..Patience::default()
+    };
+    let found = find(&Goal::PDR, 1e6, 1, &patience, &mut system(300.0, 1.0)).expect("a search");
+    assert_eq!(
+        found.found.irregular,
+        Some(crate::search::Irregular::OutOfTime)
+    );
+    assert!(found.outcome.duration_s < 12.0);
 }
 
 #[test]
@@ -59,7 +179,13 @@ fn a_rate_of_nothing_is_refused() {
         (f64::INFINITY, 1),
         (1e6, 0),
     ] {
-        let found = find(&Goal::PDR, rate, cores, &mut system(1.0, 1.0));
+        let found = find(
+            &Goal::PDR,
+            rate,
+            cores,
+            &Patience::default(),
+            &mut system(1.0, 1.0),
+        );
         assert!(
             matches!(found, Err(SearchError::Settings(_))),
             "{rate} {cores}"
@@ -70,7 +196,14 @@ fn a_rate_of_nothing_is_refused() {
 /// Liu et al., section II: 49.996 Gbit/s were sent, and the highest rate was 64.8.
 #[test]
 fn the_headroom_of_liu_et_al_is_that_of_the_rate() {
-    let found = find(&Goal::PDR, 49.996, 1, &mut system(1.0, 1.0)).expect("a search");
+    let found = find(
+        &Goal::PDR,
+        49.996,
+        1,
+        &Patience::default(),
+        &mut system(1.0, 1.0),
+    )
+    .expect("a search");
     assert!((found.by_rate(64.8) - 0.228).abs() < 0.001);
 }
 
@@ -188,4 +321,35 @@ fn a_refused_item_is_an_error() {
     let clock = Arc::new(VirtualClock::new(false));
     let ran = computed(&clock, 9).run(3);
     assert_eq!(ran, Err(WorkError::Item(JobError::Malformed)));
+}
+
+#[test]
+fn a_stage_does_the_work_of_its_bursts_and_says_what_went_wrong() {
+    use crate::pipeline::{Burst, Mark, Stage as _};
+    let burst = |packets: usize| {
+        let mut burst = Burst::with_capacity(packets);
+        for _ in 0..packets {
+            burst.push(Buf::zeroed(60).expect("memory"), Mark::of(0));
+        }
+        burst
+    };
+    let dial = Dial::default();
+    dial.set(2.5);
+    let mut stage = Injected::new(Box::new(Arithmetic::new(1)), &dial).into_stage();
+    stage.offer(&mut [burst(3), burst(4)].into());
+    let mut done = Vec::new();
+    assert_eq!(stage.poll(&mut done), 2);
+    // 7.5, then 10.5 of which 0.5 is of before.
+    assert_eq!((dial.done(), dial.fault()), (17, None));
+    assert!(
+        done.iter()
+            .all(|burst| burst.marks().iter().all(|mark| mark.dropped.is_none()))
+    );
+
+    let clock = Arc::new(VirtualClock::new(false));
+    let mut stage = Injected::new(Box::new(computed(&clock, 9)), &dial).into_stage();
+    stage.offer(&mut [burst(3)].into());
+    stage.poll(&mut done);
+    assert_eq!(dial.fault(), Some(WorkError::Item(JobError::Malformed)));
+    assert!(done[2].marks().iter().all(|mark| mark.dropped.is_some()));
 }

@@ -8,7 +8,7 @@ use dpb_core::{Buf, PacketPort};
 
 use super::egress::Egress;
 use super::{
-    Account, Burst, Counters, Live, Mark, Reason, Remote, Sharding, Stage, StageReport, Tally,
+    Account, Burst, Counters, Live, Mark, Reason, Remote, Spread, Stage, StageReport, Tally,
     WhenFull, Work,
 };
 
@@ -18,7 +18,7 @@ pub struct Dispatcher {
     name: String,
     ports: Vec<Box<dyn PacketPort>>,
     egress: Egress,
-    sharding: Sharding,
+    sharding: Box<dyn Spread>,
     lanes: Vec<Lane>,
     spare: Vec<Burst>,
     came: Vec<Buf>,
@@ -53,7 +53,7 @@ impl Dispatcher {
     pub fn new(
         name: impl Into<String>,
         ports: Vec<Box<dyn PacketPort>>,
-        sharding: Sharding,
+        sharding: impl Spread + 'static,
         remotes: Vec<Remote>,
         packets_max: usize,
         when_full: WhenFull,
@@ -75,7 +75,7 @@ impl Dispatcher {
             name: name.into(),
             egress: Egress::new(ports.len(), packets_max * EGRESS_BURSTS, when_full),
             ports,
-            sharding,
+            sharding: Box::new(sharding),
             spare: (0..bursts)
                 .map(|_| Burst::with_capacity(packets_max))
                 .collect(),
@@ -125,7 +125,7 @@ impl Dispatcher {
         } = self;
         received.add(came.len(), came.iter().map(Buf::len).sum());
         shards.clear();
-        sharding.of(came, shards);
+        sharding.spread(ingress, came, shards);
         for (frame, shard) in came.drain(..).zip(&*shards) {
             let lane = &mut lanes[usize::from(*shard)];
             if lane.ready.len() >= LANE_BURSTS {
@@ -189,7 +189,7 @@ impl Work for Dispatcher {
                 burst.sweep(|reason, bytes| counters.dropped.count(reason, bytes));
                 counters.finished.add(burst.len(), burst.bytes());
                 moved += burst.len();
-                self.egress.take(&mut burst);
+                moved += self.egress.pass(&mut burst, &mut self.ports)?;
                 burst.renew();
                 self.spare.push(burst);
             }

@@ -40,8 +40,26 @@ impl Egress {
         }
     }
 
-    /// Takes the packets of a burst, each for the port that its mark says.
-    pub(super) fn take(&mut self, burst: &mut Burst) {
+    /// Takes the packets of a burst, each for the port that its mark says. Sends first where there may be no room for them: more bursts than a list holds may come
+    /// home in one turn, and ports that have room are no reason to drop any. Says how many were sent.
+    ///
+    /// # Errors
+    /// A port's own; the packets are taken then.
+    pub(super) fn pass(
+        &mut self,
+        burst: &mut Burst,
+        ports: &mut [Box<dyn PacketPort>],
+    ) -> io::Result<usize> {
+        let is_near_full = |queue: &VecDeque<Buf>| queue.len() + burst.len() > self.packets_max;
+        let sent = match self.queues.iter().any(is_near_full) {
+            true => self.flush(ports),
+            false => Ok(0),
+        };
+        self.take(burst);
+        sent
+    }
+
+    fn take(&mut self, burst: &mut Burst) {
         for (frame, mark) in burst.drain() {
             let Some(queue) = self.queues.get_mut(usize::from(mark.egress)) else {
                 self.dropped.count(Reason::NO_EGRESS, frame.len());

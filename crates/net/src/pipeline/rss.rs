@@ -21,6 +21,36 @@ pub struct Sharding {
     engine: Option<Engine>,
 }
 
+/// Says which shard a packet belongs to.
+pub trait Spread {
+    /// The number of shards.
+    fn shards(&self) -> usize;
+
+    /// Appends the shard of each of `frames`, which came by port `ingress`.
+    fn spread(&mut self, ingress: u16, frames: &[Buf], shards: &mut Vec<u16>);
+}
+
+impl<S: Spread + ?Sized> Spread for Box<S> {
+    fn shards(&self) -> usize {
+        (**self).shards()
+    }
+
+    fn spread(&mut self, ingress: u16, frames: &[Buf], shards: &mut Vec<u16>) {
+        (**self).spread(ingress, frames, shards);
+    }
+}
+
+/// The same whatever port a packet came by.
+impl Spread for Sharding {
+    fn shards(&self) -> usize {
+        self.shards
+    }
+
+    fn spread(&mut self, _: u16, frames: &[Buf], shards: &mut Vec<u16>) {
+        self.of(frames, shards);
+    }
+}
+
 /// Entries of the redirection table.
 pub const TABLE_ENTRIES: usize = 128;
 
@@ -107,7 +137,7 @@ impl Sharding {
 
     /// The shard of one packet. What is no IP belongs to the first entry's.
     pub fn of_one(&self, frame: &[u8]) -> u16 {
-        self.of_hash(hash(&self.toeplitz, frame))
+        self.of_hash(hash_of(&self.toeplitz, frame))
     }
 
     /// The shard of a hash.
@@ -187,8 +217,8 @@ impl Engine {
     }
 }
 
-/// The hash of a packet, as a card computes it; of what is no IP zero.
-pub fn hash(toeplitz: &Toeplitz, frame: &[u8]) -> u32 {
+/// The hash of one packet; zero for what is no IP.
+pub(crate) fn hash_of(toeplitz: &Toeplitz, frame: &[u8]) -> u32 {
     input(frame).map_or(0, |(input, len)| toeplitz.hash(&input[..len]))
 }
 

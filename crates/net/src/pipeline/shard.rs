@@ -106,7 +106,7 @@ impl Work for Shard {
             moved += self.line.poll(&mut self.done);
         }
         for mut burst in self.done.drain(..) {
-            self.egress.take(&mut burst);
+            moved += self.egress.pass(&mut burst, &mut self.ports)?;
             burst.renew();
             self.spare.push(burst);
         }

@@ -73,7 +73,12 @@ pub enum Idle {
     /// It lets others have the core after some looks.
     #[default]
     Yield,
+    /// It sleeps for a moment after some looks, and somewhat longer than that, as kernels do: for a core that others need too. Packets wait as long.
+    Sleep,
 }
+
+/// The time that a thread sleeps which has nothing to do.
+const SLEEP: Duration = Duration::from_micros(50);
 
 /// Settings of threads.
 #[derive(Clone)]
@@ -325,6 +330,8 @@ impl Driver {
         match self.settings.idle {
             Idle::Spin => std::hint::spin_loop(),
             Idle::Yield => thread::yield_now(),
+            // Nobody wakes it up.
+            Idle::Sleep => thread::park_timeout(SLEEP),
         }
     }
 }

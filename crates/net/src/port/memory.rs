@@ -126,6 +126,49 @@ impl PacketPort for End {
     }
 }
 
+/// A port that receives what it has sent: by it a [`Dispatcher`](crate::pipeline::Dispatcher) gets packets back that another core has to go on with.
+#[derive(Debug)]
+pub struct Looped {
+    out: End,
+    back: End,
+}
+
+impl Looped {
+    /// A port that holds up to `capacity` packets, at least one.
+    pub fn new(capacity: usize) -> Self {
+        let [out, back] = pair_of(capacity);
+        Self { out, back }
+    }
+}
+
+impl PacketPort for Looped {
+    fn name(&self) -> &str {
+        "looped"
+    }
+
+    fn packet_bytes_max(&self) -> usize {
+        BYTES_MAX
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<Buf, SetupError> {
+        self.out.alloc(len)
+    }
+
+    fn receive(&mut self, packets: &mut Vec<Buf>, max: usize) -> io::Result<usize> {
+        self.back.receive(packets, max)
+    }
+
+    fn send(&mut self, packets: &mut VecDeque<Buf>) -> io::Result<usize> {
+        self.out.send(packets)
+    }
+
+    fn stats(&mut self) -> PortStats {
+        let mut stats = self.out.stats();
+        stats.delivered = self.back.stats().delivered;
+        stats
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

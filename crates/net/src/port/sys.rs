@@ -1,4 +1,4 @@
-//! What of sockets, interfaces and mappings the standard library lacks: `socket(2)`, `packet(7)`, `netdevice(7)`, `sendmmsg(2)`, `poll(2)`.
+//! What of sockets, interfaces and mappings the standard library lacks: `socket(2)`, `packet(7)`, `netdevice(7)`, `sendmmsg(2)`, `recvmmsg(2)`, `poll(2)`.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int, c_ulong, c_void};
@@ -27,6 +27,10 @@ unsafe impl Plain for libc::xdp_umem_reg_v1 {}
 unsafe impl Plain for libc::xdp_mmap_offsets {}
 // SAFETY: integers without gaps.
 unsafe impl Plain for libc::xdp_statistics {}
+/// What the kernel says of a socket's memory (`SO_MEMINFO`).
+type MemoryOfSocket = [u32; libc::SK_MEMINFO_DROPS as usize + 1];
+// SAFETY: an array of integers.
+unsafe impl Plain for MemoryOfSocket {}
 
 /// `struct ifreq`: the name of an interface, and what is asked of it or said.
 #[repr(C)]
@@ -99,6 +103,22 @@ pub(super) fn mtu(interface: &str) -> io::Result<usize> {
     let mut request = InterfaceRequest::new(interface, 0)?;
     request.ask(question()?.as_fd(), libc::SIOCGIFMTU as c_ulong)?;
     usize::try_from(request.number).map_err(io::Error::other)
+}
+
+/// The Ethernet address of an interface, asked of the kernel for the same reason.
+pub(super) fn ethernet_address(interface: &str) -> io::Result<[u8; 6]> {
+    let mut request = InterfaceRequest::new(interface, 0)?;
+    request.ask(question()?.as_fd(), libc::SIOCGIFHWADDR as c_ulong)?;
+    // A `struct sockaddr`: two bytes of kind, then the address.
+    let [a, b, first, second] = request.number.to_ne_bytes();
+    let [c, d, e, f, ..] = request.rest;
+    match u16::from_ne_bytes([a, b]) {
+        libc::ARPHRD_ETHER => Ok([first, second, c, d, e, f]),
+        kind => {
+            let why = format!("{interface} is no Ethernet interface (ARPHRD {kind})");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        }
+    }
 }
 
 /// Brings an interface up.
@@ -229,6 +249,55 @@ pub(super) fn send<'a>(
         )
     };
     or_none(done(sent)).map(|sent| sent as usize)
+}
+
+/// Receives datagrams, one into each of `rooms`, as many as are there; says how many, and the length of each in `lens`: `None` for one that was longer than its
+/// room, which is cut.
+pub(super) fn receive<'a>(
+    socket: BorrowedFd<'_>,
+    rooms: impl Iterator<Item = &'a mut [u8]>,
+    lens: &mut [Option<usize>; BURST],
+) -> io::Result<usize> {
+    // SAFETY: structures of numbers and addresses, of which zeros are a value.
+    let (mut vectors, mut messages): ([libc::iovec; BURST], [libc::mmsghdr; BURST]) =
+        unsafe { (zeroed(), zeroed()) };
+    let mut len = 0;
+    for ((room, vector), message) in rooms.zip(&mut vectors).zip(&mut messages) {
+        vector.iov_base = room.as_mut_ptr().cast();
+        vector.iov_len = room.len();
+        message.msg_hdr.msg_iov = vector;
+        message.msg_hdr.msg_iovlen = 1;
+        len += 1;
+    }
+    if len == 0 {
+        return Ok(0);
+    }
+    // SAFETY: as many messages, each with one vector over a room that is borrowed for longer than the call.
+    let came = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            messages.as_mut_ptr(),
+            len,
+            libc::MSG_DONTWAIT as _,
+            std::ptr::null_mut(),
+        )
+    };
+    let came = or_none(done(came))? as usize;
+    for (message, len) in messages[..came].iter().zip(lens) {
+        let is_cut = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+        *len = (!is_cut).then_some(message.msg_len as usize);
+    }
+    Ok(came)
+}
+
+/// Packets that the kernel has dropped because a socket had no room for them.
+pub(super) fn dropped_by_socket(socket: BorrowedFd<'_>) -> Option<u32> {
+    /// `asm-generic/socket.h`.
+    const SO_MEMINFO: c_int = 55;
+    let numbers = option::<MemoryOfSocket>(socket, libc::SOL_SOCKET, SO_MEMINFO);
+    numbers
+        .ok()
+        .map(|numbers| numbers[libc::SK_MEMINFO_DROPS as usize])
 }
 
 /// Has the kernel look at the queue of packets to send. `Ok(false)` if it wants to be asked again, as when it has sent a part of them.

@@ -22,8 +22,10 @@
 //! first); extension headers of IPv6 and authentication headers in transport mode (dropped); padding that hides lengths, on the way out.
 //!
 //! **One association a shard.** Numbers are counted and windows kept without locks, by one core. Associations of several shards share a key only if their salts
-//! differ: a nonce must never come twice. RFC 9611 is how peers agree on one association for each core.
+//! differ: a nonce must never come twice ([`Association::numbered`]). RFC 9611 is how peers agree on one association for each core. [`Gateway`] is an end that sends and
+//! receives, with one association for each direction and shard; [`GatewaySharding`] brings each association's packets to one shard.
 
+mod gateway;
 mod open;
 mod seal;
 mod window;
@@ -33,6 +35,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use dpb_core::packet::{IPV4_BYTES, IPV6_BYTES};
 use dpb_core::{Direction, SetupError, spec};
 
+pub use gateway::{Gateway, GatewaySharding};
 pub use open::Open;
 pub use seal::Seal;
 pub use window::Window;
@@ -163,6 +166,8 @@ pub struct Note {
     text: u32,
     text_bytes: u32,
     sequence: u32,
+    /// Of a packet that is opened, the place of its association among the others.
+    association: u32,
     /// The bytes that the salt was written over.
     saved: [u8; SALT_BYTES],
 }
@@ -181,6 +186,17 @@ impl Note {
 }
 
 impl Association {
+    /// The `number`th of associations that share this one's key: SPI and salt follow by the number, so that no two have a nonce in common.
+    #[must_use]
+    pub fn numbered(&self, number: u32) -> Self {
+        let salt = u32::from_be_bytes(self.salt) ^ number;
+        Self {
+            spi: self.spi.wrapping_add(number),
+            salt: salt.to_be_bytes(),
+            ..*self
+        }
+    }
+
     /// Encrypts packets of one shard, as [`Seal::new`] says.
     ///
     /// # Errors
@@ -208,7 +224,7 @@ impl Association {
     ) -> Result<OffloadStage<Open>, SetupError> {
         self.check(engine, Direction::Decrypt)?;
         let longest = u32::from(opening.mtu);
-        engine.stage(Open::new(*self, pool, opening), longest)
+        engine.stage(Open::new(&[*self], pool, opening), longest)
     }
 
     fn check(&self, engine: &Engine, direction: Direction) -> Result<(), SetupError> {

@@ -1,12 +1,14 @@
-//! Forwarding: [`bridge`] by port, [`Router`] by route.
+//! Forwarding: [`bridge`] by port, [`Router`] by route; [`Routes`] are its routes as a text.
 //!
 //! A router does what RFC 1812 and RFC 8200 ask of each packet that it forwards: it checks the header, drops what must not be forwarded, takes one from the
 //! time to live, mends the checksum (RFC 1624) and writes the addresses of the next link. It sends no ICMP, fragments nothing and reads no options; what it drops is
 //! counted by reason.
 
 mod router;
+mod routes;
 
 pub use router::{NextHop, Router, Way};
+pub use routes::{RouteError, Routes};
 
 use crate::pipeline::{Mark, Packet, Stage, each};
 

@@ -3,7 +3,8 @@
 use dpb_core::measure::latency::Latencies;
 use dpb_core::{Clock, PacketPort};
 
-use super::run::{BURST, LEAD_NS, check_length, failed};
+use super::error::{check_length, failed};
+use super::run::{BURST, LEAD_NS};
 use super::sender::{Sender, Watcher};
 use super::{Pool, TrialError, Validity};
 use crate::traffic::{DEPARTURES_NS, Pacer, StampKey, Traffic};
@@ -105,4 +106,161 @@ where
         validity,
         took_ns,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use dpb_core::{Buf, VirtualClock};
+
+    use super::*;
+    use crate::port::{End, pair_of};
+    use crate::traffic::{Generator, Profile, Read, Replay, Rewrite, Schedule};
+
+    const PLAN: Sending = Sending {
+        packets_per_s: 1e6,
+        duration_ns: 1_000_000,
+        tolerance_ns: 10_000,
+        seed: 3,
+    };
+
+    /// What came at the other end, and when it was seen.
+    struct Seen {
+        end: End,
+        came: Vec<(u64, Buf)>,
+    }
+
+    impl Seen {
+        fn look(&mut self, now_ns: u64) {
+            let mut came = Vec::new();
+            self.end.receive(&mut came, 64).expect("memory");
+            self.came
+                .extend(came.into_iter().map(|packet| (now_ns, packet)));
+        }
+    }
+
+    /// Packets are numbered, stamped, and seen when they were due, by a clock that moves from one departure to the next.
+    #[test]
+    fn packets_leave_when_they_are_due() {
+        let generator = Generator::new(&Profile::new(1)).expect("a profile");
+        let clock = VirtualClock::new(true);
+        let [mut port, end] = pair_of(64);
+        let mut seen = Seen {
+            end,
+            came: Vec::new(),
+        };
+        let departures = Schedule::constant(1e6).departures().expect("a schedule");
+        let mut step = |due_ns: Option<u64>| {
+            seen.look(clock.now_ns());
+            due_ns.inspect(|due_ns| clock.advance_to(*due_ns));
+            true
+        };
+        let sent = send(&PLAN, departures, &generator, &clock, &mut port, &mut step);
+        let sent = sent.expect("room");
+        seen.look(clock.now_ns());
+        assert_eq!((sent.offered, sent.refused), (1000, 0));
+        assert_eq!((sent.validity, sent.took_ns), (Validity::Valid, 999_000));
+        assert_eq!(seen.came.len(), 1000);
+        let key = StampKey::new(PLAN.seed, 0);
+        for (i, (at_ns, packet)) in (0..).zip(&seen.came) {
+            let Read::Stamp(stamp) = key.read(packet) else {
+                panic!("packet {i} has no stamp");
+            };
+            assert_eq!((stamp.number, stamp.departure_ns), (i, i * 1000));
+            assert_eq!(*at_ns, LEAD_NS + i * 1000);
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_in_time_is_refused() {
+        let generator = Generator::new(&Profile::new(1)).expect("a profile");
+        let clock = VirtualClock::new(true);
+        let [mut port, _end] = pair_of(100);
+        let departures = Schedule::constant(1e6).departures().expect("a schedule");
+        let mut step = |_| {
+            clock.advance_to(clock.now_ns() + 1000);
+            true
+        };
+        let sent = send(&PLAN, departures, &generator, &clock, &mut port, &mut step);
+        let sent = sent.expect("a port");
+        assert_eq!((sent.offered, sent.refused), (1000, 900));
+        // Tried for 10 us, which is in time.
+        assert_eq!(sent.validity, Validity::Valid);
+        assert_eq!(port.stats().taken.packets, 100);
+    }
+
+    #[test]
+    fn a_sender_that_stands_still_is_late_and_one_that_is_told_to_ends() {
+        let generator = Generator::new(&Profile::new(1)).expect("a profile");
+        let clock = VirtualClock::new(true);
+        let [mut port, _end] = pair_of(4096);
+        let departures = || Schedule::constant(1e6).departures().expect("a schedule");
+        let mut step = |_| {
+            clock.advance_to(clock.now_ns() + 50_000);
+            true
+        };
+        let sent = send(
+            &PLAN,
+            departures(),
+            &generator,
+            &clock,
+            &mut port,
+            &mut step,
+        );
+        let late = sent.expect("room").validity;
+        assert!(
+            matches!(late, Validity::Late { packets, allowed: 10 } if packets > 500),
+            "{late:?}"
+        );
+        let mut turns = 0;
+        let mut step = |due_ns: Option<u64>| {
+            due_ns.inspect(|due_ns| clock.advance_to(*due_ns));
+            turns += 1;
+            turns < 101
+        };
+        let sent = send(
+            &PLAN,
+            departures(),
+            &generator,
+            &clock,
+            &mut port,
+            &mut step,
+        );
+        let offered = sent.expect("room").offered;
+        assert!((99..=101).contains(&offered), "{offered}");
+    }
+
+    /// Without stamps a capture arrives byte by byte, at its own times.
+    #[test]
+    fn a_capture_arrives_as_it_was() {
+        let captured: Vec<(u64, Vec<u8>)> = (0..20u8)
+            .map(|i| {
+                (
+                    u64::from(i) * u64::from(i) * 1000,
+                    vec![i; 14 + usize::from(i)],
+                )
+            })
+            .collect();
+        let replay = Replay::new(captured.clone(), Rewrite::Nothing).expect("packets");
+        let replay = replay.without_stamps();
+        let clock = VirtualClock::new(true);
+        let [mut port, end] = pair_of(64);
+        let mut seen = Seen {
+            end,
+            came: Vec::new(),
+        };
+        let mut step = |due_ns: Option<u64>| {
+            seen.look(clock.now_ns());
+            due_ns.inspect(|due_ns| clock.advance_to(*due_ns));
+            true
+        };
+        let departures = (0..20).map(|i| replay.departure_ns(i, 1.0));
+        let sent = send(&PLAN, departures, &replay, &clock, &mut port, &mut step);
+        assert_eq!(sent.expect("room").offered, 20);
+        seen.look(clock.now_ns());
+        let came = seen
+            .came
+            .iter()
+            .map(|(at_ns, packet)| (at_ns - LEAD_NS, packet.to_vec()));
+        assert!(came.eq(captured));
+    }
 }

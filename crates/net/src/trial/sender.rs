@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use dpb_core::measure::latency::Latencies;
 use dpb_core::{Buf, PacketPort};
 
-use super::run::failed;
-use super::{Pool, TrialError, Validity};
+use super::error::{TrialError, Validity, failed};
+use super::pool::Pool;
 use crate::traffic::{NUMBERS, Pacer, StampKey, Traffic};
 
 /// Frames that are made before they are due.

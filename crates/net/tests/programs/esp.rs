@@ -1,12 +1,16 @@
 //! ESP against RustCrypto, etherparse and scapy, and against itself back to back.
 
+use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use aes_gcm::aead::inout::InOutBuf;
 use aes_gcm::{AeadInOut, Aes128Gcm, Aes256Gcm, KeyInit};
 use dpb_core::{Buf, Direction, OpSpec};
-use dpb_net::pipeline::{Line, OffloadStage, Pool, Reason};
-use dpb_net::programs::esp::{self, Association, Mode, Open, Opening, Seal, Tunnel};
+use dpb_net::flow::toeplitz::{SYMMETRIC_KEY, Toeplitz};
+use dpb_net::pipeline::{Burst, Line, Mark, OffloadStage, Pool, Reason, Spread, Stage};
+use dpb_net::programs::esp::{
+    self, Association, Gateway, GatewaySharding, Mode, Open, Opening, Seal, Tunnel,
+};
 use etherparse::{NetHeaders, PacketHeaders};
 use proptest::prelude::*;
 
@@ -224,6 +228,134 @@ fn scapys_packets_are_understood() {
         count += 1;
     }
     assert_eq!((count, equal), (25, 12));
+}
+
+/// Two ends of three shards each: what comes plain on one side comes plain out of the other, both ways; between there is ESP, of which each association comes to one shard.
+/// ARP passes, others do not.
+#[test]
+fn gateways_carry_traffic_both_ways() {
+    const SHARDS: u16 = 3;
+    let first = Association {
+        spi: SPI,
+        salt: SALT,
+        mode: Mode::Transport,
+    };
+    let numbered = |odd: u32| {
+        (0..8)
+            .map(|i| first.numbered(2 * i + odd))
+            .collect::<Vec<_>>()
+    };
+    let engines = || {
+        let of = |direction| gcm(direction, &KEY, Manner::default());
+        (of(Direction::Encrypt), of(Direction::Decrypt))
+    };
+    let end = |is_near: bool| {
+        let ((seals, opens), (even, odd)) = (engines(), (numbered(0), numbered(1)));
+        let (sends, receives) = if is_near { (even, odd) } else { (odd, even) };
+        Gateway {
+            plain: vec![is_near, !is_near],
+            sends,
+            receives,
+            seals,
+            opens,
+            mtu: 1500,
+            opening: Opening::default(),
+            epoch: 0x6543_2100,
+            lets_arp_pass: true,
+        }
+    };
+    let (near, far) = (end(true), end(false));
+    let toeplitz = || Toeplitz::new(SYMMETRIC_KEY);
+    let mut shardings = [&near, &far].map(|end| GatewaySharding::new(toeplitz(), SHARDS, end));
+    let lines = |end: &Gateway| -> Vec<Line> {
+        let of = |shard| Line::new("end", end.stages(shard, &pool()).expect("opens"), 8);
+        (0..usize::from(SHARDS)).map(of).collect()
+    };
+    let mut lines = [lines(&near), lines(&far)];
+    // A frame through the end `at`, by the port `ingress`, on its own shard.
+    let mut through_end = |at: usize, ingress: u16, frame: &[u8]| {
+        let mut shards = Vec::new();
+        shardings[at].spread(ingress, &[buf(frame)], &mut shards);
+        let line = &mut lines[at][usize::from(shards[0])];
+        let mut burst = Burst::with_capacity(1);
+        burst.push(buf(frame), Mark::of(ingress));
+        let before = dropped(line);
+        line.offer(&mut [burst].into());
+        let mut done = Vec::new();
+        for _ in 0..10 {
+            line.poll(&mut done);
+        }
+        let after = dropped(line);
+        let reason = after
+            .iter()
+            .find(|(of, count)| before.get(*of) != Some(*count));
+        let came: Vec<_> = done[0].drain().map(|(frame, _)| frame.to_vec()).collect();
+        (
+            shards[0],
+            came.into_iter()
+                .next()
+                .ok_or_else(|| reason.map(|(of, _)| *of)),
+        )
+    };
+    let (mut spis, mut ivs) = ([HashSet::new(), HashSet::new()], HashSet::new());
+    for i in 0..200_u16 {
+        let (a, b) = ([10, 1, 2, i as u8], [192, 0, 2, 77]);
+        let there = udp_v4([a, b], [5 + i, 6], 9, &[i as u8; 50]);
+        let back = udp_v4([b, a], [6, 5 + i], 9, &[i as u8; 70]);
+        for (from, plain) in [(0, there), (1, back)] {
+            // Port 0 of the near end and port 1 of the far one are plain.
+            let (_, sealed) = through_end(from, from as u16, &plain);
+            let sealed = sealed.expect("sealed");
+            let spi = u32::from_be_bytes(*sealed[34..].first_chunk().expect("long"));
+            let number = spi - SPI;
+            assert_eq!(number % 2, from as u32);
+            let salt = (u32::from_be_bytes(SALT) ^ number).to_be_bytes();
+            let (text, ..) = decrypted(&sealed, &KEY, salt, spi);
+            assert_eq!(text, plain[34..]);
+            assert_eq!(sealed[42..46], [0x65, 0x43, 0x21, 0x00]);
+            // No nonce comes twice: salt, which the SPI is for, and IV.
+            assert!(ivs.insert((spi, sealed[42..50].to_vec())));
+            let to = 1 - from;
+            let (shard, opened) = through_end(to, from as u16, &sealed);
+            assert_eq!(opened.expect("opened"), plain);
+            spis[from].insert((spi, shard));
+            let (same, again) = through_end(to, from as u16, &sealed);
+            assert_eq!((same, again), (shard, Err(Some(esp::REPLAY))));
+            // Nobody gets in who does not encrypt.
+            let (_, stranger) = through_end(to, from as u16, &plain);
+            assert_eq!(stranger, Err(Some(esp::UNPROTECTED)));
+        }
+    }
+    for spis in spis {
+        assert_eq!(
+            spis.len(),
+            usize::from(SHARDS),
+            "one shard for each association: {spis:?}"
+        );
+    }
+    let mut arp = vec![0; 60];
+    arp[12..14].copy_from_slice(&[8, 6]);
+    for (at, ingress) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        assert_eq!(through_end(at, ingress, &arp).1.as_ref(), Ok(&arp));
+    }
+    let wrong = Gateway {
+        seals: near.opens.clone(),
+        ..near.clone()
+    };
+    let error = wrong.stages(0, &pool()).err().expect("decrypts");
+    assert!(error.to_string().contains("other direction"), "{error}");
+    assert!(near.stages(8, &pool()).is_err(), "eight associations");
+}
+
+/// The packets that a line has dropped, by reason.
+fn dropped(line: &Line) -> HashMap<Reason, u64> {
+    let mut sums = HashMap::new();
+    for report in line.reports() {
+        for (reason, tally) in report.counters.dropped.iter() {
+            *sums.entry(reason).or_insert(0) += tally.packets;
+        }
+    }
+    sums
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The programs against what others say: etherparse reads and sums, RustCrypto decrypts, scapy encrypted, and rules are tried one after the other.
+//! The programs against what others say: etherparse reads and sums, RustCrypto decrypts, scapy encrypted, rules are tried one after the other, and a map translates.
 
 #[path = "../pipeline_support/mod.rs"]
 mod support;
@@ -8,6 +8,7 @@ mod esp;
 mod firewall;
 mod flow_table;
 mod forward;
+mod nat44;
 
 use std::collections::VecDeque;
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use dpb_accel::dpdk::Dpdk;
 use dpb_core::{Clock, PacketPort};
@@ -121,6 +122,14 @@ impl PortName {
         }
     }
 
+    /// The interface of Linux that the port is of, where there is one before the port is opened.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Self::AfPacket(interface) | Self::AfXdp { interface, .. } => Some(interface),
+            Self::Tap(_) | Self::Capture { .. } | Self::Dpdk(_) => None,
+        }
+    }
+
     /// Opens the port, in this thread's network namespace. A capture that is written dates packets by `clock`.
     ///
     /// # Errors
@@ -158,8 +167,7 @@ impl PortName {
         match self {
             Self::AfPacket(interface) => {
                 let fanout = (shards > 1).then(|| Fanout {
-                    // Of this process: no other program's port joins it by accident.
-                    group: std::process::id() as u16,
+                    group: own_group(),
                     by: FanoutBy::Hash,
                 });
                 let options = af_packet::Options {
@@ -193,6 +201,16 @@ impl PortName {
             }
         }
     }
+}
+
+/// A group of ports for one interface: of this process, so that no other program's port joins it by accident, and another one for each
+/// interface, as the kernel wants it.
+fn own_group() -> u16 {
+    static OPENED: AtomicU16 = AtomicU16::new(0);
+    let number = OPENED.fetch_add(1, Ordering::Relaxed);
+    (std::process::id() as u16)
+        .wrapping_mul(8)
+        .wrapping_add(number)
 }
 
 fn boxed(port: impl PacketPort + 'static) -> Box<dyn PacketPort> {

@@ -48,6 +48,10 @@ fn compare(bytes: &[u8]) {
             let is_ours_alone = match ours {
                 // It stops at its third tag, and reads no header of these protocols.
                 Refusal::Tags | Refusal::Sctp | Refusal::Gre => true,
+                // Of IPv4's authentication headers it reads one, and takes the next for payload.
+                Refusal::Extension => theirs
+                    .ip_payload()
+                    .is_some_and(|payload| payload.ip_number.0 == protocol::AUTHENTICATION),
                 // A length of zero is for it the rest of the packet.
                 Refusal::Udp => match &theirs.transport {
                     Some(TransportSlice::Udp(udp)) => udp.length() == 0,

@@ -13,28 +13,44 @@ use crate::packet::{Change, ether_type, protocol};
 use crate::pipeline::{Choice, Output, Packet, Part, Pool, Reason};
 use crate::programs::network::Network;
 
-/// The receiving end of an association.
+/// The receiving end of an association, or of several with one key.
 #[derive(Debug)]
 pub struct Open {
-    association: Association,
+    /// In the order of their SPIs.
+    inbound: Box<[Inbound]>,
     pool: Pool,
-    window: Window,
     lets_others_in: bool,
 }
 
+#[derive(Debug)]
+struct Inbound {
+    association: Association,
+    window: Window,
+}
+
 impl Open {
-    pub(super) fn new(association: Association, pool: Pool, opening: Opening) -> Self {
-        Self {
-            association,
-            pool,
+    pub(super) fn new(associations: &[Association], pool: Pool, opening: Opening) -> Self {
+        let one = |association: &Association| Inbound {
+            association: *association,
             window: Window::new(opening.window),
+        };
+        let mut inbound: Box<[Inbound]> = associations.iter().map(one).collect();
+        inbound.sort_by_key(|it| it.association.spi);
+        Self {
+            inbound,
+            pool,
             lets_others_in: opening.lets_others_in,
         }
     }
 
-    /// The sequence numbers that came.
-    pub fn window(&self) -> &Window {
-        &self.window
+    /// The sequence numbers that came with this SPI; `None` if no association has it.
+    pub fn window(&self, spi: u32) -> Option<&Window> {
+        self.place(spi).map(|at| &self.inbound[at].window)
+    }
+
+    fn place(&self, spi: u32) -> Option<usize> {
+        let found = (self.inbound).binary_search_by_key(&spi, |it| it.association.spi);
+        found.ok()
     }
 
     fn prepare(&mut self, frame: &mut Buf, note: &mut Note) -> Result<Choice, Reason> {
@@ -55,11 +71,13 @@ impl Open {
             .checked_sub(HEADER_BYTES + TAG_BYTES)
             .filter(|bytes| *bytes >= ALIGNMENT && bytes.is_multiple_of(ALIGNMENT));
         let text_bytes = sealed.ok_or(Reason::MALFORMED)?;
-        if u32_at(frame, esp) != self.association.spi {
-            return Err(UNKNOWN);
-        }
+        let at = self.place(u32_at(frame, esp)).ok_or(UNKNOWN)?;
+        let Inbound {
+            association,
+            window,
+        } = &self.inbound[at];
         let sequence = u32_at(frame, esp + 4);
-        if !self.window.allows(sequence) {
+        if !window.allows(sequence) {
             return Err(REPLAY);
         }
         // Ethernet's padding, which nobody needs.
@@ -73,11 +91,12 @@ impl Open {
             text: text as u32,
             text_bytes: text_bytes as u32,
             sequence,
+            association: at as u32,
             ..Note::default()
         };
         let mut iv = [0; 8];
         iv.copy_from_slice(&frame[esp + 8..text]);
-        note.write_prefix(frame, &self.association, iv);
+        note.write_prefix(frame, association, iv);
         Ok(Choice::Item {
             start: (text - PREFIX_BYTES) as u32,
             len: (PREFIX_BYTES + text_bytes + TAG_BYTES) as u32,
@@ -91,11 +110,12 @@ impl Open {
         let saved = text - PREFIX_BYTES;
         frame[saved..saved + note.saved.len()].copy_from_slice(&note.saved);
         // Only now it is known to be genuine; the same number may have come in another job.
-        if !self.window.accept(note.sequence) {
+        let inbound = &mut self.inbound[note.association as usize];
+        if !inbound.window.accept(note.sequence) {
             return Err(REPLAY);
         }
         let (payload, protocol) = content(&frame[text..text + bytes])?;
-        match self.association.mode {
+        match inbound.association.mode {
             Mode::Tunnel(_) => self.leave_tunnel(frame, [network, text, payload], protocol),
             Mode::Transport => {
                 let version = version(frame[network]);

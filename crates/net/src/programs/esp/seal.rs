@@ -19,6 +19,7 @@ pub struct Seal {
     mtu: u16,
     /// The last number that was used.
     sequence: u32,
+    epoch: u32,
 }
 
 /// The shape of a packet that will be.
@@ -41,6 +42,7 @@ impl Seal {
             pool,
             mtu,
             sequence: 0,
+            epoch: 0,
         }
     }
 
@@ -48,6 +50,18 @@ impl Seal {
     #[must_use]
     pub fn after(self, sequence: u32) -> Self {
         Self { sequence, ..self }
+    }
+
+    /// The same, with IVs that begin with these four bytes. A key that outlives a process is used once for each IV only if each process has another
+    /// epoch: the seconds since 1970 at its start, for one.
+    #[must_use]
+    pub fn in_epoch(self, epoch: u32) -> Self {
+        Self { epoch, ..self }
+    }
+
+    /// A number that comes once with a key: the epoch, and the sequence number behind it (RFC 4106, 3.1).
+    fn iv(&self, sequence: u32) -> [u8; 8] {
+        (u64::from(self.epoch) << 32 | u64::from(sequence)).to_be_bytes()
     }
 
     fn plan(&self, frame: &[u8]) -> Result<(Network, Plan), Reason> {
@@ -123,18 +137,13 @@ impl Seal {
             sequence,
             ..Note::default()
         };
-        note.write_prefix(frame, &self.association, iv(sequence));
+        note.write_prefix(frame, &self.association, self.iv(sequence));
         Ok(Choice::Item {
             start: (text - PREFIX_BYTES) as u32,
             len: (PREFIX_BYTES + text_bytes) as u32,
             room: (text_bytes + TAG_BYTES) as u32,
         })
     }
-}
-
-/// A number that comes once with a key: the sequence number (RFC 4106, 3.1).
-fn iv(sequence: u32) -> [u8; 8] {
-    u64::from(sequence).to_be_bytes()
 }
 
 impl Part for Seal {
@@ -171,7 +180,7 @@ impl Part for Seal {
         prefix[..4].copy_from_slice(&note.saved);
         prefix[4..8].copy_from_slice(&self.association.spi.to_be_bytes());
         prefix[8..12].copy_from_slice(&note.sequence.to_be_bytes());
-        prefix[12..].copy_from_slice(&iv(note.sequence));
+        prefix[12..].copy_from_slice(&self.iv(note.sequence));
     }
 }
 

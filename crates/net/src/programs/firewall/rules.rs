@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 use super::classifier::{Classifier, Fit};
 use crate::flow::Tuple;
@@ -18,7 +19,7 @@ pub enum Action {
 }
 
 /// Addresses that begin alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
     /// The first one.
     pub address: IpAddr,
@@ -274,33 +275,42 @@ fn protocol(word: &str) -> Result<Option<u8>, String> {
 }
 
 fn prefix(word: &str) -> Result<Option<Prefix>, String> {
-    if word == "any" {
-        return Ok(None);
+    match word {
+        "any" => Ok(None),
+        _ => word.parse().map(Some),
     }
-    let (address, bits) = match word.split_once('/') {
-        Some((address, bits)) => (address, Some(bits)),
-        None => (word, None),
-    };
-    let address: IpAddr = address
-        .parse()
-        .map_err(|_| format!("`{address}` is no address"))?;
-    let longest = if address.is_ipv4() { 32 } else { 128 };
-    let bits = match bits {
-        None => longest,
-        Some(bits) => bits
+}
+
+/// An address with a slash and its bits, or one without: all of them.
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let (address, bits) = match word.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (word, None),
+        };
+        let address: IpAddr = address
             .parse()
-            .ok()
-            .filter(|bits| *bits <= longest)
-            .ok_or_else(|| format!("`/{bits}`: a prefix here has 0 to {longest} bits"))?,
-    };
-    let rest = match address {
-        IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
-        IpAddr::V6(address) => address.to_bits(),
-    };
-    if rest.checked_shl(bits.into()).unwrap_or(0) != 0 {
-        return Err(format!("{word} has bits behind its length"));
+            .map_err(|_| format!("`{address}` is no address"))?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => longest,
+            Some(bits) => bits
+                .parse()
+                .ok()
+                .filter(|bits| *bits <= longest)
+                .ok_or_else(|| format!("`/{bits}`: a prefix here has 0 to {longest} bits"))?,
+        };
+        let rest = match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        if rest.checked_shl(bits.into()).unwrap_or(0) != 0 {
+            return Err(format!("{word} has bits behind its length"));
+        }
+        Ok(Self { address, bits })
     }
-    Ok(Some(Prefix { address, bits }))
 }
 
 fn range(word: &str) -> Result<RangeInclusive<u16>, String> {

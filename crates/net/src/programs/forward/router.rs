@@ -6,7 +6,7 @@ use dpb_core::packet::{Version, u16_at};
 use dpb_core::{JobError, SetupError};
 
 use crate::packet::{Change, Ends};
-use crate::pipeline::{Choice, Output, Packet, Part, Reason, Stage, each};
+use crate::pipeline::{Choice, Mark, Output, Packet, Part, Reason, Stage, each};
 use crate::programs::Engine;
 use crate::programs::network::{self, Network};
 
@@ -63,7 +63,13 @@ impl Router {
     /// The next link does not take packets so long.
     pub const TOO_LONG: Reason = Reason("longer than the next link takes");
 
-    /// The stages for one shard: check, look up, rewrite.
+    /// A stage that drops what must not be forwarded, for in front of stages that work on packets before they are routed. [`Router::stages`] begins with
+    /// the same.
+    pub fn check() -> impl Stage {
+        each("check", |mut packet: Packet<'_>| check(&mut packet))
+    }
+
+    /// The stages for one shard: check, look up, rewrite. A packet that has its way out already leaves as it is.
     ///
     /// # Errors
     /// If a queue cannot be opened, or an operator is another one.
@@ -99,6 +105,8 @@ impl Router {
         stages.push(Box::new(each(
             "rewrite",
             move |mut packet: Packet<'_>| match hops.get(packet.mark.value as usize) {
+                // An earlier stage has said where it goes: to another shard, which routes it.
+                _ if packet.mark.egress != Mark::NOWHERE => {}
                 Some(hop) => rewrite(&mut packet, hop),
                 None => packet.drop_for(Self::NO_ROUTE),
             },

@@ -7,9 +7,6 @@ use super::{K, Sha256};
 use crate::isa::ShaNi;
 use crate::security::hash::lanes::{Compress, Parts};
 
-/// Messages side by side: four chains of `sha256rnds2` run at one a cycle on AMD Zen 4, where one chain takes four.
-pub(super) const LANES: usize = 4;
-
 impl<const N: usize> Compress<Sha256, 64, N> for ShaNi {
     type States = [[u32; 8]; N];
 

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use dpb_core::measure::{Interference, Record};
 use dpb_core::{Clock, PacketPort, VirtualClock, WallClock};
-use dpb_net::flow::Toeplitz;
-use dpb_net::flow::toeplitz::SYMMETRIC_KEY;
 use dpb_net::pipeline::{self, Idle, Line, Make, Shard, WhenFull};
 use dpb_net::port::{End, Spread, pair_of};
 use dpb_net::programs::flow_table::{Card, Counts, FlowTable, Totals};
@@ -232,5 +230,8 @@ fn plan(args: &Args, test: &Test<'_>, load: Load) -> Plan {
 
 /// One port for the generator, whose packets go to shards by their flows.
 pub(super) fn spread(ports: Vec<End>) -> Box<dyn PacketPort> {
-    Box::new(Spread::new(ports, Toeplitz::new(SYMMETRIC_KEY)))
+    let ports = ports
+        .into_iter()
+        .map(|port| Box::new(port) as Box<dyn PacketPort>);
+    Box::new(Spread::new(ports.collect(), WhenFull::Hold))
 }

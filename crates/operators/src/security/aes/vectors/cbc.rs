@@ -6,7 +6,7 @@ use dpb_core::Direction;
 use super::blocks::{Blocks, Rounds, Task};
 use super::keys::{AHEAD, Items, Keys, Source, each_item};
 use super::lanes::{Addresses, Chains, LANES_MAX, Lanes};
-use super::rounds::{OwnRounds, decrypt, encrypt, encrypt_each};
+use super::rounds::{OwnRounds, decrypt, each_part, encrypt, encrypt_each};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
@@ -37,7 +37,7 @@ where
             }
             let iv = t.load_block(parts.iv.try_into().expect("sixteen bytes"));
             let mut before = t.repeat(t.broadcast(iv));
-            let (whole, rest) = groups::<W, 64>(parts.text);
+            let (whole, mut rest) = groups::<W, 64>(parts.text);
             for mut text in whole {
                 let mut blocks = [before; W];
                 let mut added = [before; W];
@@ -50,6 +50,20 @@ where
                 for i in 0..W {
                     t.store(&mut text.get_out()[i], t.xor4(blocks[i], added[i]));
                 }
+            }
+            if rest.len() > 64 {
+                let mut blocks = [before; W];
+                let mut added = [before; W];
+                each_part!(W, rest.reborrow(), (i, text) {
+                    blocks[i] = t.load_some(text.get_in());
+                    added[i] = t.behind(before, blocks[i]);
+                    before = blocks[i];
+                });
+                let blocks = decrypt(t, &keys, blocks);
+                each_part!(W, rest, (i, text) {
+                    t.store_some(text.get_out(), t.xor4(blocks[i], added[i]));
+                });
+                continue;
             }
             for mut text in chunks(rest, 64) {
                 let blocks = t.load_some(text.get_in());

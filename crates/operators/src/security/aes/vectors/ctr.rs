@@ -6,7 +6,7 @@ use dpb_core::Direction;
 use super::blocks::{Blocks, Rounds, Task};
 use super::counter::Counter;
 use super::keys::{AHEAD, Items, Keys, Source, each_item};
-use super::rounds::encrypt;
+use super::rounds::{each_part, encrypt};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
 
@@ -68,6 +68,14 @@ fn in_one_word<T: Blocks, K: Rounds<T, N>, const N: usize, const W: usize>(
             let crypt = t.xor4(t.load(&text.get_in()[i]), stream[i]);
             t.store(&mut text.get_out()[i], crypt);
         }
+    }
+    if rest.len() > 64 {
+        let stream = encrypt(t, keys, counter.next::<W>(t));
+        each_part!(W, rest, (i, text) {
+            let crypt = t.xor4(t.load_some(text.get_in()), stream[i]);
+            t.store_some(text.get_out(), crypt);
+        });
+        return;
     }
     for mut text in chunks(rest, 64) {
         let [stream] = encrypt(t, keys, counter.next::<1>(t));

@@ -7,9 +7,9 @@ use super::blocks::{Block, Blocks, Rounds, Task};
 use super::counter::Counter;
 use super::hash::{Hash, Powers, SUMMANDS};
 use super::keys::{AHEAD, Items, Keys, Source};
-use super::rounds::{encrypt, encrypt_one, last, round, rounds_from};
+use super::rounds::{each_part, encrypt, encrypt_one, last, round, rounds_from};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
-use crate::security::aes::text::{chunks, groups};
+use crate::security::aes::text::groups;
 
 /// Encrypts and authenticates each item, or checks and decrypts it.
 pub(super) struct Crypt<'a, P, S, const N: usize, const ENCRYPT: bool> {
@@ -81,8 +81,9 @@ where
 
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) -> Block<T> {
-        // A register is hashed in each of eight rounds, and sums end between groups.
-        const { assert!(L * T::REGS == 8 && SUMMANDS.is_multiple_of(4 * L)) };
+        // A register is hashed in each of eight rounds, or in each other one; and sums end between groups.
+        const { assert!(8 % (L * T::REGS) == 0 && L * T::REGS >= 4) };
+        const { assert!(SUMMANDS.is_multiple_of(4 * L)) };
         self.0.run::<_, ENCRYPT, L, true>(t)
     }
 }
@@ -150,6 +151,13 @@ fn blocks(bytes: usize) -> usize {
     bytes.div_ceil(BLOCK)
 }
 
+/// True if ciphertext is kept in registers until it is hashed. There are 32 of four blocks, and a group's lines that are read from memory once more are
+/// mostly parts of two lines of the cache. Where there are 16 they are full.
+#[inline(always)]
+const fn keeps<T: Blocks>() -> bool {
+    T::REGS == 1
+}
+
 /// A text on its way.
 struct Text<'a, T: Blocks, K, const N: usize> {
     keys: &'a K,
@@ -167,6 +175,8 @@ impl<T: Blocks, K: Rounds<T, N>, const N: usize> Text<'_, T, K, N> {
         let all = blocks(text.len()) + 1;
         let (mut groups, rest) = groups::<L, 64>(text);
         let count = groups.len();
+        // The ciphertext of the group before, or of this one.
+        let mut kept = [t.zeros(); L];
         for i in 0..count + usize::from(!rest.is_empty()) {
             // What is hashed between the rounds.
             let hashed = match ENCRYPT {
@@ -177,7 +187,12 @@ impl<T: Blocks, K: Rounds<T, N>, const N: usize> Text<'_, T, K, N> {
                 Some(hashed) => {
                     let behind = all - 4 * L * (i - usize::from(ENCRYPT));
                     self.hash.begin_if_none(t, behind);
-                    self.encrypt_and_hash::<L>(t, hashed)
+                    if keeps::<T>() && !ENCRYPT {
+                        for i in 0..L {
+                            kept[i] = t.load(&hashed[i]);
+                        }
+                    }
+                    self.encrypt_and_hash::<L>(t, &kept, hashed)
                 }
                 None => {
                     let mut stream = self.counter.next_started::<N, L>(t, self.keys);
@@ -191,30 +206,54 @@ impl<T: Blocks, K: Rounds<T, N>, const N: usize> Text<'_, T, K, N> {
             }
             let mut now = groups.get(i);
             for i in 0..L {
-                let made = t.xor4(t.load(&now.get_in()[i]), stream[i]);
+                let text = match keeps::<T>() && !ENCRYPT {
+                    true => kept[i],
+                    false => t.load(&now.get_in()[i]),
+                };
+                let made = t.xor4(text, stream[i]);
                 t.store(&mut now.get_out()[i], made);
+                if keeps::<T>() && ENCRYPT {
+                    kept[i] = made;
+                }
             }
         }
         if ENCRYPT && let Some(last) = groups.get_out().last() {
             self.hash.begin_if_none(t, 4 * L + 1);
-            for four in last {
-                self.hash.add(t, t.load(four), 4);
+            for i in 0..L {
+                let four = match keeps::<T>() {
+                    true => kept[i],
+                    false => t.load(&last[i]),
+                };
+                self.hash.add(t, four, 4);
             }
         }
     }
 
-    /// The stream of the next group; `hashed` goes into the hash.
+    /// The stream of the next group; a group goes into the hash, which is `kept` if it [is](keeps), and lies in `hashed`.
     #[inline(always)]
-    fn encrypt_and_hash<const L: usize>(&mut self, t: T, hashed: &[[u8; 64]; L]) -> [T::Four; L] {
+    fn encrypt_and_hash<const L: usize>(
+        &mut self,
+        t: T,
+        kept: &[T::Four; L],
+        hashed: &[[u8; 64]; L],
+    ) -> [T::Four; L] {
         let keys = self.keys;
         let powers = self.hash.next_powers::<L>();
         let mut stream = self.counter.next_started::<N, L>(t, keys);
-        // One register in each of eight rounds.
+        // A register in each so many rounds.
+        let rounds = (8 / (L * T::REGS)).max(1);
         macro_rules! both {
             ($($i:literal)+) => {
                 $(
                     round(t, keys, $i, &mut stream);
-                    self.hash.add_register(t, $i - 1, hashed, powers);
+                    if $i % rounds == 0 {
+                        let r = $i / rounds - 1;
+                        let blocks = match keeps::<T>() {
+                            true => kept[r / T::REGS][r % T::REGS],
+                            false => t.load_reg(&hashed.as_flattened()[r * T::BYTES..]),
+                        };
+                        self.hash.add_register(t, r, blocks, powers);
+                    }
                 )+
             };
         }
@@ -243,17 +282,12 @@ impl<T: Blocks, K: Rounds<T, N>, const N: usize> Text<'_, T, K, N> {
             }
             return;
         }
-        let mut bytes = [[0; 64]; L];
-        for i in 0..L {
-            t.store(&mut bytes[i], stream[i]);
-        }
-        for (mut text, stream) in chunks(text, 64).zip(&bytes) {
+        each_part!(L, text, (i, text) {
             let len = text.len();
             let from = t.load_some(text.get_in());
-            let made = t.first(t.xor4(from, t.load(stream)), len);
+            let made = t.first(t.xor4(from, stream[i]), len);
             t.store_some(text.get_out(), made);
-            self.hash
-                .add(t, if ENCRYPT { made } else { from }, blocks(len));
-        }
+            self.hash.add(t, if ENCRYPT { made } else { from }, blocks(len));
+        });
     }
 }

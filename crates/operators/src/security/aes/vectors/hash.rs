@@ -147,16 +147,15 @@ impl<'a, T: Blocks> Hash<'a, T> {
         }
     }
 
-    /// Adds a register out of `fours`, times its powers.
+    /// Adds register number `register` of a group, times its powers.
     #[inline(always)]
     pub(super) fn add_register<const W: usize>(
         &mut self,
         t: T,
         register: usize,
-        fours: &[[u8; 64]; W],
+        blocks: T::Reg,
         powers: Next<'_, W>,
     ) {
-        let blocks = t.load_reg(&fours.as_flattened()[register * T::BYTES..]);
         self.multiply(t, register, blocks, powers);
         // Sums of several products would stay in registers, and blocks of the encryption be driven out of theirs.
         if T::REGS > 1 {
@@ -208,8 +207,11 @@ fn fold<T: Blocks>(t: T, reg: T::Reg) -> T::Reg {
     t.xor(reg, t.swap_words(reg))
 }
 
-/// The sums of products of 256 bits of each place, as Karatsuba has them: those of the lower words, of the upper, and of the sums of
+/// The sums of products of 256 bits of each place: those of the lower words, of the upper, and in the middle, as Karatsuba has them, of the sums of
 /// words.
+///
+/// In registers of four blocks the middle has the products of the one's lower words and the other's upper ones. A CPU of Intel's has one port for
+/// products and shuffles of so wide registers, where Karatsuba's product less is a shuffle more; and half of the powers need not be read.
 #[derive(Clone, Copy)]
 struct Sum<T: Blocks> {
     low: T::Reg,
@@ -224,11 +226,17 @@ impl<T: Blocks> Sum<T> {
         Self { low, middle, high }
     }
 
-    /// Adds `a` times `b`, which is followed by the sum of its words. Three products instead of four: CPUs start one in two cycles.
+    /// Adds `a` times `b`, which is followed by the sum of its words.
     #[inline(always)]
     fn add(&mut self, t: T, a: T::Reg, [b, folded]: [T::Reg; 2]) {
         self.low = t.xor(self.low, t.low_product(a, b));
         self.high = t.xor(self.high, t.high_product(a, b));
+        if T::REGS == 1 {
+            let [one, other] = [t.cross_product(a, b), t.cross_product(b, a)];
+            self.middle = t.xor3(self.middle, one, other);
+            return;
+        }
+        // Three products instead of four: CPUs start one in two cycles.
         self.middle = t.xor(self.middle, t.low_product(fold(t, a), folded));
     }
 
@@ -236,7 +244,10 @@ impl<T: Blocks> Sum<T> {
     #[inline(always)]
     fn reduced(self, t: T) -> Block<T> {
         let one = t.one();
-        let middle = t.xor3(self.middle, self.low, self.high);
+        let middle = match T::REGS {
+            1 => self.middle,
+            _ => t.xor3(self.middle, self.low, self.high),
+        };
         let low = t.xor(self.low, t.up::<8>(middle));
         let high = t.xor(self.high, t.down::<8>(middle));
         let mut low = t.across(low);

@@ -25,6 +25,28 @@ macro_rules! each_round {
     };
 }
 
+pub(super) use each_round;
+
+/// Runs the code for each part of a text, of 64 bytes but for the last one, and of `$W` parts at most. Written out, as [`each_round`] is: of a loop the compiler
+/// keeps registers in memory.
+macro_rules! each_part {
+    ($W:ident, $text:expr, ($i:ident, $part:ident) $code:block) => {{
+        let mut parts = crate::security::aes::text::chunks($text, 64);
+        each_part!(@ $W, parts, $i, $part, $code, 0 1 2 3 4 5 6 7);
+    }};
+    (@ $W:ident, $parts:ident, $i:ident, $part:ident, $code:block, $($n:literal)+) => {
+        $(if $n < $W {
+            #[allow(unused_mut, reason = "not all code writes")]
+            if let Some(mut $part) = $parts.next() {
+                let $i = $n;
+                $code
+            }
+        })+
+    };
+}
+
+pub(super) use each_part;
+
 /// Encrypts `W` times four blocks.
 #[inline(always)]
 pub(super) fn encrypt<T: Blocks, const N: usize, const W: usize>(
@@ -168,13 +190,34 @@ pub(super) fn decrypt<T: Blocks, const N: usize, const W: usize>(
 ) -> [T::Four; W] {
     let mut blocks = start(t, keys, blocks);
     each_round!(N, 1, i, {
-        for four in &mut blocks {
-            for r in 0..T::REGS {
-                four[r] = t.inverse_round(four[r], [keys.at(t, i - 1), keys.at(t, i)]);
-            }
-        }
-        keep_order(t, &mut blocks);
+        inverse_round(t, keys, i, &mut blocks);
     });
+    inverse_last(t, keys, blocks)
+}
+
+/// Round number `i` of the inverse cipher.
+#[inline(always)]
+pub(super) fn inverse_round<T: Blocks, const N: usize, const W: usize>(
+    t: T,
+    keys: &impl Rounds<T, N>,
+    i: usize,
+    blocks: &mut [T::Four; W],
+) {
+    for four in &mut *blocks {
+        for r in 0..T::REGS {
+            four[r] = t.inverse_round(four[r], [keys.at(t, i - 1), keys.at(t, i)]);
+        }
+    }
+    keep_order(t, blocks);
+}
+
+/// The last round of the inverse cipher.
+#[inline(always)]
+pub(super) fn inverse_last<T: Blocks, const N: usize, const W: usize>(
+    t: T,
+    keys: &impl Rounds<T, N>,
+    mut blocks: [T::Four; W],
+) -> [T::Four; W] {
     for four in &mut blocks {
         for r in 0..T::REGS {
             four[r] = t.inverse_last(four[r], [keys.at(t, N - 2), keys.at(t, N - 1)]);

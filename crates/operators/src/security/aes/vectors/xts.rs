@@ -5,9 +5,12 @@ use dpb_core::Direction;
 
 use super::blocks::{Block, Blocks, Rounds, Task};
 use super::keys::{AHEAD, Items, Keys, Source, TweakKeys};
-use super::rounds::{decrypt, encrypt, encrypt_one};
+use super::rounds::{
+    decrypt, each_part, each_round, encrypt, encrypt_one, inverse_last, inverse_round, last, round,
+    start,
+};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
-use crate::security::aes::text::{chunks, groups};
+use crate::security::aes::text::groups;
 
 /// Each item, in one direction.
 pub(super) struct Crypt<'a, P, S, const N: usize, const ENCRYPT: bool> {
@@ -64,8 +67,9 @@ fn unit<T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
     let (text, last) = text.split_at(in_turn);
     // Those of four blocks.
     let mut tweak = first_tweaks(t, tweak);
-    let (whole, text) = groups::<W, 64>(text);
-    if !whole.is_empty() {
+    let (whole, mut text) = groups::<W, 64>(text);
+    let at = text.len() % 64 / BLOCK;
+    if !whole.is_empty() || text.len() > 64 {
         let mut tweaks = [tweak; W];
         for i in 1..W {
             tweaks[i] = next_four(t, tweaks[i - 1]);
@@ -75,20 +79,36 @@ fn unit<T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
             for i in 0..W {
                 blocks[i] = t.xor4(tweaks[i], t.load(&text.get_in()[i]));
             }
-            blocks = direct::<T, N, W, ENCRYPT>(t, keys, blocks);
+            let now = tweaks;
+            blocks = direct_ahead::<T, N, W, ENCRYPT>(t, keys, blocks, &mut tweaks);
             for i in 0..W {
-                t.store(&mut text.get_out()[i], t.xor4(blocks[i], tweaks[i]));
+                t.store(&mut text.get_out()[i], t.xor4(blocks[i], now[i]));
             }
-            tweaks = next_group(t, tweaks);
         }
-        tweak = tweaks[0];
-    }
-    let at = text.len() % 64 / BLOCK;
-    for mut text in chunks(text, 64) {
+        if text.len() > 0 {
+            let mut blocks = tweaks;
+            each_part!(W, text.reborrow(), (i, text) {
+                blocks[i] = t.xor4(tweaks[i], t.load_some(text.get_in()));
+            });
+            blocks = direct::<T, N, W, ENCRYPT>(t, keys, blocks);
+            let fours = text.len() / 64;
+            each_part!(W, text, (i, text) {
+                t.store_some(text.get_out(), t.xor4(blocks[i], tweaks[i]));
+            });
+            for i in 0..W {
+                if i == fours {
+                    tweak = tweaks[i];
+                }
+            }
+        } else {
+            tweak = tweaks[0];
+        }
+    } else if text.len() > 0 {
         let block = t.xor4(t.load_some(text.get_in()), tweak);
         let [block] = direct::<T, N, 1, ENCRYPT>(t, keys, [block]);
+        let is_whole = text.len() == 64;
         t.store_some(text.get_out(), t.xor4(block, tweak));
-        if text.len() == 64 {
+        if is_whole && rest != 0 {
             tweak = next_four(t, tweak);
         }
     }
@@ -169,43 +189,59 @@ fn first_tweaks<T: Blocks>(t: T, tweak: Block<T>) -> T::Four {
 /// Four tweaks times α^4.
 #[inline(always)]
 fn next_four<T: Blocks>(t: T, tweaks: T::Four) -> T::Four {
-    if T::REGS == 4 {
-        let [next] = following(t, [tweaks]);
-        return next;
-    }
     let mut next = tweaks;
+    let mut last = tweaks[T::REGS - 1];
     for r in 0..T::REGS {
-        next[r] = t.times_alpha_to(tweaks[r], 4);
+        next[r] = match T::REGS {
+            4 => t.times_alpha(last),
+            _ => t.times_alpha_to(tweaks[r], 4),
+        };
+        last = next[r];
     }
     next
 }
 
-/// A group of tweaks times α^4W: as many half bytes further.
+/// As [`direct`]; and `tweaks` become those of the next group, a register in each round: between groups the blocks of neither would be on their way.
 #[inline(always)]
-fn next_group<T: Blocks, const W: usize>(t: T, mut tweaks: [T::Four; W]) -> [T::Four; W] {
-    if T::REGS == 4 {
-        return following(t, tweaks);
-    }
-    const { assert!(T::REGS == 4 || W == 4) };
-    for four in &mut tweaks {
-        for r in 0..T::REGS {
-            let out = t.down::<14>(four[r]);
-            let back = t.low_product(out, t.set_words([0x87; 2]));
-            four[r] = t.xor(t.up::<2>(four[r]), back);
+fn direct_ahead<T: Blocks, const N: usize, const W: usize, const ENCRYPT: bool>(
+    t: T,
+    keys: &impl Rounds<T, N>,
+    blocks: [T::Four; W],
+    tweaks: &mut [T::Four; W],
+) -> [T::Four; W] {
+    const { assert!(W * T::REGS <= 8 && (T::REGS == 4 || W == 4)) };
+    let last_tweak = tweaks[W - 1][T::REGS - 1];
+    let mut blocks = start(t, keys, blocks);
+    each_round!(N, 1, i, {
+        match ENCRYPT {
+            true => round(t, keys, i, &mut blocks),
+            false => inverse_round(t, keys, i, &mut blocks),
         }
+        let r = i - 1;
+        if r < W * T::REGS {
+            let before = match r.checked_sub(1) {
+                Some(before) => tweaks[before / T::REGS][before % T::REGS],
+                None => last_tweak,
+            };
+            let tweak = &mut tweaks[r / T::REGS][r % T::REGS];
+            *tweak = match T::REGS {
+                // Each is the one before times α, for which CPUs need no product.
+                4 => t.times_alpha(before),
+                _ => next_group(t, *tweak),
+            };
+            t.pin(tweak);
+        }
+    });
+    match ENCRYPT {
+        true => last(t, keys, blocks),
+        false => inverse_last(t, keys, blocks),
     }
-    tweaks
 }
 
-/// The tweaks behind these, where a register has one: each is the one before times α, for which CPUs need no product.
+/// A register of tweaks times α^16: as many half bytes further.
 #[inline(always)]
-fn following<T: Blocks, const W: usize>(t: T, mut tweaks: [T::Four; W]) -> [T::Four; W] {
-    let mut last = tweaks[W - 1][T::REGS - 1];
-    for four in &mut tweaks {
-        for r in 0..T::REGS {
-            last = t.times_alpha(last);
-            four[r] = last;
-        }
-    }
-    tweaks
+fn next_group<T: Blocks>(t: T, tweaks: T::Reg) -> T::Reg {
+    let out = t.down::<14>(tweaks);
+    let back = t.low_product(out, t.set_words([0x87; 2]));
+    t.xor(t.up::<2>(tweaks), back)
 }

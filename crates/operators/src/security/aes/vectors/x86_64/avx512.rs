@@ -13,7 +13,7 @@ impl Blocks for Vaes {
     const LANES: usize = 16;
 
     by_names! {
-        "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,aes,pclmulqdq", 4, 8, __m512i, 1, zmm_reg, registers;
+        "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,aes,pclmulqdq", 4, 4, __m512i, 1, zmm_reg, registers;
         _mm512_setzero_si512, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_broadcast_i32x4,
         _mm512_sll_epi64, _mm512_srl_epi64, _mm512_bslli_epi128, _mm512_bsrli_epi128
     }

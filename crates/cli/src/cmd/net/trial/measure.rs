@@ -1,0 +1,275 @@
+//! Trials of one test, and the records that come of them.
+
+mod search;
+mod tally;
+
+use std::sync::Arc;
+
+use dpb_core::measure::{Interference, Outcome as Ended, Record, Stability, Watch};
+use dpb_core::{Clock, WallClock};
+use dpb_micro::Broken;
+use dpb_net::traffic::Generator;
+use dpb_net::trial::{Between, Plan, TrialError, Trials, Validity};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::super::traffic::frame_bytes_mean;
+use super::system::Bench;
+use super::{Args, Test, Work};
+use crate::cmd::sweep::{self, RunFlags};
+use crate::exit::Failure;
+use crate::{Globals, interrupt};
+use tally::{OfRuns, Tally};
+
+/// Trials in vain, one after another, that end a run.
+const INVALID_MAX: u32 = 3;
+
+/// Keeps this thread on the first core that is asked for, and gives the others to the program.
+pub(super) fn pin(runs: &RunFlags) -> Result<(), Failure> {
+    let Some(&core) = runs.pins().first() else {
+        return Ok(());
+    };
+    let mut cores = CpuSet::new();
+    cores.set(core as usize);
+    sched_setaffinity(None, &cores)
+        .map_err(|why| Failure::unavailable(format!("--pin {core}: {why}")))
+}
+
+/// The cores of the program: those behind the first, which is the trial's.
+fn cores(runs: &RunFlags) -> Vec<u32> {
+    let pins = runs.pins();
+    pins.get(1..).unwrap_or_default().to_vec()
+}
+
+/// Carries a test out: a record of a load, or one of each goal.
+///
+/// # Errors
+/// If a port cannot be opened, which no other test changes.
+pub(super) fn records(
+    args: &Args,
+    test: &Test<'_>,
+    say: &dyn Fn(&str),
+    globals: &Globals,
+) -> Result<Vec<Record>, Failure> {
+    let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
+    let generator = args.traffic.generator(args.runs.seed, test.chosen)?;
+    let bench = test
+        .system
+        .open(&clock, &cores(&args.runs), args.runs.seed, globals)?;
+    let blank = bench.note(args.record(test));
+    let mut bench = Watched::new(bench);
+    let mut runner = Runner {
+        args,
+        test,
+        bytes: frame_bytes_mean(&generator),
+        tally: Tally::default(),
+        watch: Watch::start(),
+        say,
+    };
+    let plan = Plan {
+        tolerance_ns: args.tolerance.as_nanos() as u64,
+        flow_order: args.flow_order,
+        ..Plan::new(runner.schedule(1.0), 1, args.runs.seed)
+    };
+    let trials = bench.trials(plan, &generator, &*clock);
+    let mut records = match test.work {
+        Work::Rate(rate) => vec![runner.at_rate(blank.with("rate", rate), rate, trials)],
+        Work::Search(_) => runner.searched(&blank, trials),
+    };
+    for record in &mut records {
+        bench.note(record);
+    }
+    Ok(records)
+}
+
+/// Ports whose own losses are looked at.
+struct Watched {
+    bench: Bench,
+    before: [dpb_core::port::PortStats; 2],
+}
+
+type OfBench<'t, 'b> =
+    Trials<'t, 'b, Generator, dyn dpb_core::PacketPort, dyn dpb_core::PacketPort>;
+
+impl Watched {
+    fn new(mut bench: Bench) -> Self {
+        let before = [bench.from.stats(), bench.to.stats()];
+        Self { bench, before }
+    }
+
+    fn trials<'t, 'b>(
+        &'b mut self,
+        plan: Plan,
+        generator: &'t Generator,
+        clock: &'t dyn Clock,
+    ) -> OfBench<'t, 'b> {
+        let between = Between {
+            from: &mut *self.bench.from,
+            to: &mut *self.bench.to,
+            system: &mut *self.bench.system,
+        };
+        Trials::new(plan, generator, clock, between)
+    }
+
+    /// Adds what ports say that they lost themselves, trials to warm up included.
+    fn note(&mut self, record: &mut Record) {
+        let now = [self.bench.from.stats(), self.bench.to.stats()];
+        let [from, to] = std::array::from_fn(|i| now[i].since(&self.before[i]));
+        for (name, lost) in [
+            ("from_port_lost", from.send_lost.total()),
+            ("to_port_lost", to.receive_lost.total()),
+        ] {
+            if lost > 0 {
+                record.counts.insert(name.to_owned(), lost);
+            }
+        }
+        for (name, count) in self.bench.counts() {
+            record.counts.insert(name.to_owned(), count);
+        }
+    }
+}
+
+/// Why trials ended.
+#[derive(Debug)]
+enum Stop {
+    Trial(TrialError),
+    Interrupted,
+}
+
+impl From<TrialError> for Stop {
+    fn from(error: TrialError) -> Self {
+        Self::Trial(error)
+    }
+}
+
+impl Stop {
+    /// What fails because of the machine or the load is not available; what does not add up is wrong.
+    fn broken(&self) -> Broken {
+        let Self::Trial(error) = self else {
+            return Broken::Unsupported("interrupted".to_owned());
+        };
+        let why = said(error);
+        match error {
+            TrialError::TooLong { .. }
+            | TrialError::Memory(_)
+            | TrialError::Traffic(_)
+            | TrialError::Duration(_)
+            | TrialError::Packets => Broken::Unsupported(why),
+            TrialError::Port { .. } | TrialError::System(_) | TrialError::Imbalance(_) => {
+                Broken::Wrong(why)
+            }
+        }
+    }
+}
+
+/// An error with its causes.
+fn said(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+struct Runner<'a> {
+    args: &'a Args,
+    test: &'a Test<'a>,
+    bytes: f64,
+    tally: Tally,
+    watch: Watch,
+    say: &'a dyn Fn(&str),
+}
+
+impl Runner<'_> {
+    fn schedule(&self, rate: f64) -> dpb_net::traffic::Schedule {
+        let Args { schedule, runs, .. } = self.args;
+        schedule.schedule(rate, self.bytes, runs.seed)
+    }
+
+    fn at_rate(&mut self, mut record: Record, rate: f64, mut trials: OfBench<'_, '_>) -> Record {
+        let runs = &self.args.runs;
+        let load = self.schedule(rate).packets_per_s();
+        let warm_up = trials.trial(load, runs.warm_up().as_secs_f64());
+        if let Err(error) = warm_up {
+            return sweep::broken(record, &Stop::from(error).broken());
+        }
+        self.watch = Watch::start();
+        let mut of_runs = OfRuns::default();
+        for run in 0..runs.repeat() {
+            (self.say)(&format!(", run {}", run + 1));
+            match self.one_run(load, &mut trials, &mut of_runs) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(stop) => return sweep::broken(record, &stop.broken()),
+            }
+        }
+        let interference = self.watch.stop();
+        self.tally.note(&mut record);
+        if of_runs.delivered.is_empty() && !interrupt::is_set() {
+            let reason = self.tally.late();
+            return record.without_numbers(Ended::Unsupported { reason });
+        }
+        let series = of_runs.sample(&mut record);
+        self.conclude(&mut record, &series, runs.repeat(), &interference);
+        record
+    }
+
+    /// One run, again if it says nothing. False if the runs are over.
+    fn one_run(
+        &mut self,
+        load: f64,
+        trials: &mut OfBench<'_, '_>,
+        of_runs: &mut OfRuns,
+    ) -> Result<bool, Stop> {
+        let seconds = self.args.runs.seconds().as_secs_f64();
+        for _ in 0..INVALID_MAX {
+            if interrupt::is_set() {
+                return Ok(false);
+            }
+            let outcome = trials.trial(load, seconds)?;
+            self.tally.add(outcome);
+            if outcome.validity == Validity::Valid && outcome.balance.offered > 0 {
+                of_runs.add(outcome, seconds);
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The verdict on a series of runs.
+    fn conclude(
+        &self,
+        record: &mut Record,
+        series: &[f64],
+        asked: usize,
+        interference: &Interference,
+    ) {
+        let workers = 1 + self.test.system.threads();
+        let interrupted = interrupt::is_set();
+        sweep::conclude(record, series, asked, workers, interference, interrupted);
+        if self.tally.invalid > 0 {
+            let why = format!(
+                "{} trials were invalid: {}",
+                self.tally.invalid,
+                self.tally.late()
+            );
+            unstable(record, why);
+        }
+    }
+}
+
+/// Adds a reason why a record's numbers are not to be trusted.
+fn unstable(record: &mut Record, why: String) {
+    if let Some(Stability {
+        stable, reasons, ..
+    }) = &mut record.stability
+    {
+        *stable = false;
+        reasons.push(why);
+    }
+}

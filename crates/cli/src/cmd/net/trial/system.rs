@@ -1,0 +1,465 @@
+//! The system under test: a program of dpb between two ports in memory, or whatever lies between two ports of this machine.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use dpb_core::measure::Record;
+use dpb_core::{Clock, Evidence, PacketPort};
+use dpb_net::pipeline::{Dispatcher, Idle, Make, Settings, Shard, Station, WhenFull, Work, ring};
+use dpb_net::port::{Looped, pair_of};
+use dpb_net::trial::{Drops, Foreign, Hosted, SystemUnderTest};
+use dpb_net::wire::{self, Wire};
+
+use super::super::ports::PortName;
+use super::super::program::{
+    CommonFlags, EspFlags, FirewallFlags, FlowFlags, NatFlags, Program, ProgramFlags, ProgramName,
+    Setting,
+};
+use super::super::traffic::word;
+use crate::Globals;
+use crate::args::{self, List};
+use crate::exit::Failure;
+
+const SYSTEM: &str = "The system under test";
+
+/// Bursts that a ring to another core holds.
+const DEPTH: usize = 8;
+/// For so long a program that is told to stop may finish.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Flags that say what is under test.
+#[derive(Debug, clap::Args)]
+pub(super) struct SystemFlags {
+    /// A program of dpb between two ports in memory: bridge, forward, nat44, encrypt, decrypt, firewall; or several one behind another,
+    /// as encrypt,decrypt (what is encrypted alone nobody recognises)
+    #[arg(long, value_name = "NAMES", help_heading = SYSTEM, default_value = "bridge")]
+    program: Programs,
+    /// The program has threads of its own, or runs on the trial's thread
+    #[arg(long, help_heading = SYSTEM, value_enum, value_delimiter = ',', default_value = "separated")]
+    topology: Vec<Topology>,
+    /// Threads of the program; with several, one more spreads flows over them
+    #[arg(long, value_name = "COUNTS", help_heading = SYSTEM, value_parser = args::thread_counts, default_value = "1")]
+    threads: List<u64>,
+    /// Packets that a port in memory holds: what comes while it is full is refused, and counts as lost
+    #[arg(long, value_name = "COUNT", help_heading = SYSTEM, value_parser = args::count, default_value = "1024")]
+    queue: u64,
+    /// Plant faults on the way to the program: loss=1%,duplicates=0.1%,reordering=0.2%,corruption=0.01%. The record is emulated then
+    #[arg(long, value_name = "TEXT", help_heading = SYSTEM)]
+    faults: Option<Faults>,
+    /// Instead of a program: the port that packets are sent to, as af-packet:eth0
+    #[arg(long, value_name = "PORT", help_heading = SYSTEM, requires = "to", conflicts_with_all = ["program", "topology", "threads", "faults", "queue"])]
+    from: Option<PortName>,
+    /// The port at which they arrive
+    #[arg(long, value_name = "PORT", help_heading = SYSTEM, requires = "from")]
+    to: Option<PortName>,
+    /// Flows that each thread's firewall or NAT knows at most
+    #[arg(long, value_name = "COUNT", help_heading = SYSTEM, value_parser = args::count, default_value = "65536")]
+    program_flows: u64,
+    #[command(flatten)]
+    common: CommonFlags,
+    #[command(flatten)]
+    esp: EspFlags,
+    #[command(flatten)]
+    nat: NatFlags,
+    #[command(flatten)]
+    firewall: FirewallFlags,
+}
+
+/// Programs one behind another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Programs(Vec<ProgramName>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Topology {
+    /// On threads of its own
+    Separated,
+    /// On the trial's thread
+    Embedded,
+}
+
+/// Planted faults, in parts of a million.
+#[derive(Clone, Debug, PartialEq)]
+struct Faults {
+    text: String,
+    plan: wire::Plan,
+}
+
+/// One system to be tested.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Choice<'a> {
+    /// A program in memory.
+    Program {
+        flags: &'a SystemFlags,
+        topology: Topology,
+        threads: u64,
+    },
+    /// Whatever lies between two ports.
+    Ports {
+        from: &'a PortName,
+        to: &'a PortName,
+    },
+}
+
+/// Two ports and what lies between them, ready for trials.
+pub(super) struct Bench {
+    pub(super) from: Box<dyn PacketPort>,
+    pub(super) to: Box<dyn PacketPort>,
+    pub(super) system: Box<dyn SystemUnderTest>,
+    /// The program, if it is one of dpb's.
+    program: Option<Program>,
+}
+
+impl Bench {
+    /// The record with the program's parameters and backends, and what its figures rest on.
+    pub(super) fn note(&self, record: Record) -> Record {
+        let Some(program) = &self.program else {
+            return record;
+        };
+        let mut record = program.note(record);
+        let evidence = program.evidence();
+        if evidence != Evidence::Measured && record.evidence == Evidence::Measured {
+            record.evidence = evidence;
+        }
+        record
+    }
+
+    /// Counts of the program beside those of packets.
+    pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
+        self.program.as_ref().map_or_else(Vec::new, Program::counts)
+    }
+}
+
+impl SystemFlags {
+    /// The program, for so many threads.
+    fn program(
+        &self,
+        threads: u64,
+        clock: &Arc<dyn Clock>,
+        seed: u64,
+        globals: &Globals,
+    ) -> Result<Program, Failure> {
+        let flags = ProgramFlags {
+            common: self.common.clone(),
+            esp: self.esp.clone(),
+            nat: self.nat.clone(),
+            firewall: self.firewall.clone(),
+            flows: FlowFlags {
+                flows: self.program_flows,
+            },
+        };
+        let shards = u16::try_from(threads).unwrap_or(u16::MAX);
+        let setting = Setting::in_memory(2, shards, seed, Arc::clone(clock));
+        let program = flags.program(&self.program.0, &setting, globals)?;
+        match program.modelled() {
+            Some(backend) => Err(Failure::usage(format!(
+                "--backend {backend}: a model has a time of its own, and packets do not wait for it; `dpb op` measures with it"
+            ))),
+            None => Ok(program),
+        }
+    }
+
+    /// Each system that is asked for. On the trial's thread there is one, whatever the threads.
+    pub(super) fn each(&self) -> Vec<Choice<'_>> {
+        if let (Some(from), Some(to)) = (&self.from, &self.to) {
+            return vec![Choice::Ports { from, to }];
+        }
+        let mut all = Vec::new();
+        for &topology in &self.topology {
+            let program = |threads| Choice::Program {
+                flags: self,
+                topology,
+                threads,
+            };
+            match topology {
+                Topology::Separated => all.extend(self.threads.iter().map(|&n| program(n))),
+                Topology::Embedded => all.push(program(1)),
+            }
+        }
+        all
+    }
+}
+
+impl Choice<'_> {
+    /// Threads at work beside that of the trial.
+    pub(super) fn threads(self) -> u64 {
+        match self {
+            Self::Program {
+                topology: Topology::Separated,
+                threads,
+                ..
+            } => threads + u64::from(threads > 1),
+            _ => 0,
+        }
+    }
+
+    /// What its figures rest on.
+    pub(super) fn evidence(self) -> Evidence {
+        match self {
+            Self::Program { flags, .. } if flags.faults.is_some() => Evidence::Emulated {
+                by: "a wire with planted faults".to_owned(),
+            },
+            _ => Evidence::of_this_cpu(),
+        }
+    }
+
+    /// The record with its parameters.
+    pub(super) fn note(self, record: Record) -> Record {
+        match self {
+            Self::Program {
+                flags,
+                topology,
+                threads,
+            } => {
+                let mut record = record
+                    .with("link", "memory")
+                    .with("topology", word(topology))
+                    .with("threads", threads)
+                    .with("queue", flags.queue);
+                let knows_flows = [ProgramName::Nat44, ProgramName::Firewall];
+                if flags
+                    .program
+                    .0
+                    .iter()
+                    .any(|name| knows_flows.contains(name))
+                {
+                    record = record.with("program_flows", flags.program_flows);
+                }
+                match &flags.faults {
+                    Some(faults) => record.with("faults", faults.text.as_str()),
+                    None => record,
+                }
+            }
+            Self::Ports { from, to } => record
+                .with("link", from.kind())
+                .with("from", from.to_string())
+                .with("to", to.to_string()),
+        }
+    }
+
+    /// Opens it. The program's threads stay on `cores`, if there are any.
+    ///
+    /// # Errors
+    /// Exit 3 with the reason.
+    pub(super) fn open(
+        self,
+        clock: &Arc<dyn Clock>,
+        cores: &[u32],
+        seed: u64,
+        globals: &Globals,
+    ) -> Result<Bench, Failure> {
+        let (flags, topology, threads) = match self {
+            Self::Program {
+                flags,
+                topology,
+                threads,
+            } => (flags, topology, threads),
+            Self::Ports { from, to } => {
+                return Ok(Bench {
+                    from: from.open(clock)?,
+                    to: to.open(clock)?,
+                    system: Box::new(Foreign),
+                    program: None,
+                });
+            }
+        };
+        let program = flags.program(threads, clock, seed, globals)?;
+        let queue = flags.queue as usize;
+        let [output, to] = pair_of(queue);
+        let (from, input, wire): (Box<dyn PacketPort>, Box<dyn PacketPort>, _) = match &flags.faults
+        {
+            None => {
+                let [from, input] = pair_of(queue);
+                (Box::new(from), Box::new(input), None)
+            }
+            Some(faults) => {
+                let there = wire::Plan {
+                    seed,
+                    packets_max: queue,
+                    ..faults.plan.clone()
+                };
+                let plans = [there, wire::Plan::default()];
+                let (wire, [from, input]) = Wire::new(Arc::clone(clock), plans);
+                (Box::new(from), Box::new(input), Some(wire))
+            }
+        };
+        let loops = loops(&program, vec![input, Box::new(output)], threads as usize);
+        let hosted = match topology {
+            Topology::Embedded => Hosted::inline(loops).map_err(|error| error.to_string()),
+            Topology::Separated => {
+                let settings = Settings {
+                    cores: cores.to_vec(),
+                    // A thread with a core of its own has nobody to give way to.
+                    idle: match (cores.len() as u64) < self.threads() {
+                        true => Idle::Yield,
+                        false => Idle::Spin,
+                    },
+                    clock: Arc::clone(clock),
+                    patience: PATIENCE,
+                };
+                Hosted::threads(loops, &settings).map_err(|error| error.to_string())
+            }
+        };
+        let hosted = hosted.map_err(Failure::unavailable)?;
+        Ok(Bench {
+            from,
+            to: Box::new(to),
+            program: Some(program),
+            system: match wire {
+                None => Box::new(hosted),
+                Some(wire) => Box::new(Faulty {
+                    hosted,
+                    wire,
+                    told: 0,
+                    corrupts: (flags.faults.as_ref()).is_some_and(|it| it.plan.corrupt_ppm > 0),
+                }),
+            },
+        })
+    }
+}
+
+/// The loops of a program over these ports: one shard, or a dispatcher and a station for each thread.
+fn loops(
+    program: &Program,
+    mut ports: Vec<Box<dyn PacketPort>>,
+    threads: usize,
+) -> Vec<(String, Make)> {
+    let mut loops: Vec<(String, Make)> = Vec::new();
+    if threads == 1 {
+        let program = program.clone();
+        let make: Make = Box::new(move || {
+            let (line, burst) = (program.line(0)?, program.burst());
+            let shard = Shard::new("shard", ports, line, burst, WhenFull::Hold);
+            Ok(Box::new(shard) as Box<dyn Work>)
+        });
+        return vec![("shard".to_owned(), make)];
+    }
+    if program.crossing().is_some() {
+        // More than all rings hold, so that it is never full.
+        let packets = 2 * threads * DEPTH * program.burst();
+        ports.push(Box::new(Looped::new(packets)));
+    }
+    let mut remotes = Vec::new();
+    for shard in 0..threads {
+        let name = format!("station {shard}");
+        let (remote, ring) = ring(name.clone(), DEPTH);
+        remotes.push(remote);
+        let program = program.clone();
+        let make: Make = Box::new(move || {
+            let station = Station::new(Box::new(program.line(shard)?), vec![ring]);
+            Ok(Box::new(station) as Box<dyn Work>)
+        });
+        loops.push((name, make));
+    }
+    let program = program.clone();
+    let make: Make = Box::new(move || {
+        let (spread, burst) = (program.spread()?, program.burst());
+        let dispatcher =
+            Dispatcher::new("dispatcher", ports, spread, remotes, burst, WhenFull::Hold);
+        Ok(Box::new(dispatcher) as Box<dyn Work>)
+    });
+    loops.insert(0, ("dispatcher".to_owned(), make));
+    loops
+}
+
+/// A program behind a wire that loses packets, and counts them.
+struct Faulty {
+    hosted: Hosted,
+    wire: Wire,
+    told: u64,
+    corrupts: bool,
+}
+
+impl SystemUnderTest for Faulty {
+    fn turn(&mut self) -> io::Result<()> {
+        self.hosted.turn()
+    }
+
+    fn is_idle(&mut self) -> io::Result<bool> {
+        let [there, _] = self.wire.planted();
+        Ok(there.waiting == 0 && self.hosted.is_idle()?)
+    }
+
+    fn drops(&mut self) -> io::Result<Drops> {
+        let [there, _] = self.wire.planted();
+        let mut drops = self.hosted.drops()?;
+        let lost = there.lost - self.told;
+        self.told = there.lost;
+        if lost > 0 {
+            drops.reasons.push(("planted loss".to_owned(), lost));
+        }
+        // A stamp whose mark is damaged is a stranger's: nobody can tell that it is the packet that is missing.
+        drops.are_complete &= !self.corrupts;
+        Ok(drops)
+    }
+}
+
+impl FromStr for Programs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = |name: &str| {
+            <ProgramName as ValueEnum>::from_str(name.trim(), false).map_err(|_| {
+                format!(
+                    "`{name}` is no program; there are bridge, forward, nat44, encrypt, decrypt and firewall"
+                )
+            })
+        };
+        text.split(',').map(one).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl fmt::Display for Programs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|name| name.name()).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+impl FromStr for Faults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut plan = wire::Plan::default();
+        for part in text.split(',') {
+            let (name, share) = part.split_once('=').unwrap_or((part, ""));
+            let ppm = (args::share(share)? * 1e6).round() as u32;
+            *match name.trim() {
+                "loss" => &mut plan.loss_ppm,
+                "duplicates" => &mut plan.duplicate_ppm,
+                "reordering" => &mut plan.reorder_ppm,
+                "corruption" => &mut plan.corrupt_ppm,
+                other => {
+                    return Err(format!(
+                        "`{other}` is none of loss, duplicates, reordering, corruption"
+                    ));
+                }
+            } = ppm;
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            plan,
+        })
+    }
+}
+
+impl fmt::Display for Choice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program {
+                flags,
+                topology,
+                threads,
+            } => write!(
+                f,
+                "{}, {}, {threads} threads",
+                flags.program,
+                word(*topology)
+            ),
+            Self::Ports { from, to } => write!(f, "{from} to {to}"),
+        }
+    }
+}
