@@ -455,7 +455,7 @@ fn a_capture_is_played_and_its_rules_are_a_file() {
 
 /// A capture file, written by the format's description (pcap, IETF's draft-ietf-opsawg-pcap).
 mod dpb_net_capture {
-    pub fn header() -> Vec<u8> {
+    pub(super) fn header() -> Vec<u8> {
         let fields = [0xa1b2_c3d4_u32, 2 | 4 << 16, 0, 0, 65535, 1];
         fields
             .iter()
@@ -464,7 +464,7 @@ mod dpb_net_capture {
     }
 
     /// UDP over IPv4 from a host of its own.
-    pub fn datagram(file: &mut Vec<u8>, host: u8, payload: &[u8]) {
+    pub(super) fn datagram(file: &mut Vec<u8>, host: u8, payload: &[u8]) {
         let udp_bytes = 8 + payload.len() as u16;
         let mut frame = vec![2; 12];
         frame.extend([8, 0, 0x45, 0]);

@@ -14,8 +14,6 @@ use dpb_net::port::{AfPacket, AfXdp, Capture, Dates, Tap, af_xdp};
 
 use crate::exit::Failure;
 
-/// The value name of such a flag in the help.
-pub const PORT: &str = "PORT";
 /// The names that there are, for the help of a verb.
 pub const PORTS_HELP: &str = "Ports:\n  \
     af-packet:eth0           an interface, by raw sockets (CAP_NET_RAW)\n  \
