@@ -1,7 +1,7 @@
 //! Records of systems that are known, and the published rows.
 
-use dpb_core::measure::{Evidence, Value};
-use dpb_net::headroom::Load;
+use dpb_core::measure::{Evidence, Interference, Value};
+use dpb_net::headroom::{Load, Speed};
 use dpb_net::search::TrialOutput;
 
 use super::*;
