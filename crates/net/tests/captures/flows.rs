@@ -38,11 +38,14 @@ pub(crate) fn packet(seen: &Seen, flow: u64, direction: Direction) -> Packet<'_>
     }
 }
 
+/// A file, and its packets.
+pub(crate) type Captured = (PathBuf, Vec<Seen>);
+
 /// What the examples are told: `[--repeat N] FILE|FOLDER …`. Returns N, if it is there, and the packets of each file below these paths, in order.
 ///
 /// # Errors
 /// What to say to whoever called it otherwise, or a file that cannot be read.
-pub(crate) fn arguments() -> Result<(Option<usize>, Vec<(PathBuf, Vec<Seen>)>), String> {
+pub(crate) fn arguments() -> Result<(Option<usize>, Vec<Captured>), String> {
     const USAGE: &str = "[--repeat N] FILE|FOLDER …, where N is 1 at least";
     let mut repeat = None;
     let mut paths = Vec::new();
@@ -86,7 +89,7 @@ pub(crate) struct Numbered<'a> {
 }
 
 /// All packets with the numbers of their flows, and the number of flows. Each file is a net of its own.
-pub(crate) fn numbered(files: &[(PathBuf, Vec<Seen>)]) -> (Vec<Numbered<'_>>, usize) {
+pub(crate) fn numbered(files: &[Captured]) -> (Vec<Numbered<'_>>, usize) {
     let mut packets = Vec::new();
     let mut flows = 0;
     for (_, file) in files {

@@ -210,14 +210,10 @@ mod tests {
             let src = &bytes[..lens.iter().sum::<usize>()];
             let batch = Batch::new(src, &items).expect("inside");
             let start = Sha256::start();
-            let digests = |of: &dyn Fn(Starts<'_, [u32; 8]>, &mut [u8])| {
-                let mut digests = vec![0; 32 * count];
-                of(Starts::One(&start), &mut digests);
-                digests
-            };
-            let right = digests(&|starts, to| Sha256(Code::Portable).each(starts, batch, to));
-            let two = digests(&|starts, to| by_instructions::<2>(proof, starts, batch, to));
-            let four = digests(&|starts, to| by_instructions::<4>(proof, starts, batch, to));
+            let [mut right, mut two, mut four] = [(); 3].map(|()| vec![0; 32 * count]);
+            Sha256(Code::Portable).each(Starts::One(&start), batch, &mut right);
+            by_instructions::<2>(proof, Starts::One(&start), batch, &mut two);
+            by_instructions::<4>(proof, Starts::One(&start), batch, &mut four);
             assert!(two == right && four == right, "{count} of {lens:?} bytes");
         }
     }

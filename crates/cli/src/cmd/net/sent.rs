@@ -49,6 +49,7 @@ pub(super) struct Outlet {
     clock: Arc<dyn Clock>,
 }
 
+#[allow(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Sink {
     /// Nothing but this program moves the clock: packets go into a file with the dates of their departures, as fast as they can be written.
     File(Capture, Arc<VirtualClock>),

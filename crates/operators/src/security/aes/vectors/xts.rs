@@ -85,7 +85,7 @@ fn unit<T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
                 t.store(&mut text.get_out()[i], t.xor4(blocks[i], now[i]));
             }
         }
-        if text.len() > 0 {
+        if !text.is_empty() {
             let mut blocks = tweaks;
             each_part!(W, text.reborrow(), (i, text) {
                 blocks[i] = t.xor4(tweaks[i], t.load_some(text.get_in()));
@@ -103,7 +103,7 @@ fn unit<T: Blocks, const N: usize, const ENCRYPT: bool, const W: usize>(
         } else {
             tweak = tweaks[0];
         }
-    } else if text.len() > 0 {
+    } else if !text.is_empty() {
         let block = t.xor4(t.load_some(text.get_in()), tweak);
         let [block] = direct::<T, N, 1, ENCRYPT>(t, keys, [block]);
         let is_whole = text.len() == 64;
