@@ -400,6 +400,7 @@ fn programs_are_under_test_by_name() {
                 (of("program"), of("threads")),
                 (program.to_owned(), (*threads).to_owned())
             );
+            assert_eq!(of("flows"), "16", "of the traffic, not of a table");
             let count = |name: &str| record.counts.get(name).copied().unwrap_or(0);
             assert_eq!(count("offered"), 1000);
             assert_eq!(
