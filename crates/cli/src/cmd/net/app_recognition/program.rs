@@ -184,8 +184,7 @@ pub(super) fn measure(
     if runs.runs.is_empty() {
         return Ok(record);
     }
-    let is_lossless = runs.runs.iter().all(|run| run.outcome.balance.lost == 0);
-    flows.judge(is_lossless)?;
+    flows.judge(runs.runs.iter().all(is_lossless))?;
     note_time(&mut record, side, &runs.runs);
     note_counts(&mut record, &shared, &totals);
     flows.note(&mut record);
@@ -247,6 +246,14 @@ fn check(shared: &Shared, totals: &Totals) -> Result<(), String> {
     is_right.then_some(()).ok_or_else(|| {
         format!("actions and packets do not add up: {totals:?}, hashed {hashed:?}, compressed {compressed:?}")
     })
+}
+
+/// True if no packet was lost but those that the policy drops.
+fn is_lossless(run: &Run) -> bool {
+    let denied = Recognise::BY_POLICY.to_string();
+    let reasons = &run.outcome.account.drops.reasons;
+    let denied = reasons.iter().find(|(reason, _)| *reason == denied);
+    run.outcome.balance.lost == denied.map_or(0, |(_, packets)| *packets)
 }
 
 fn note_time(record: &mut Record, side: Side, runs: &[Run]) {
