@@ -25,7 +25,8 @@ use dpb_net::traffic::{FCS_BYTES, FRAME_BYTES_MAX, FRAME_BYTES_MIN};
 
 use self::find::{Finding, NoNumber, Question, Rate};
 use self::kind::{Kind, Maker};
-use self::link::{LinkName, Topology};
+use self::link::LinkName;
+use self::namespaces::Topology;
 use self::record::{Measured, fill_counts, judged};
 use self::rig::{Broken, Rig};
 use crate::args::{self, List};

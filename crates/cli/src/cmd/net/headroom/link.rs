@@ -15,7 +15,7 @@ use dpb_net::pipeline::WhenFull;
 use dpb_net::port::af_packet::{self, Fanout, FanoutBy};
 use dpb_net::port::{AfPacket, AfXdp, Datagrams, Spread, af_xdp, datagrams, halves, pair_of};
 
-use super::namespaces::{Ends, Layout, Place, SINK, UDP_PORT, Wires};
+use super::namespaces::{Ends, Layout, Place, SINK, Topology, UDP_PORT, Wires};
 
 /// What packets come and go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,15 +30,6 @@ pub(super) enum LinkName {
     Kernel,
     /// DPDK's af_packet driver on such a pair
     Dpdk,
-}
-
-/// Where the system stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Topology {
-    /// The system is a host of its own: packets come from the network to it, and it sends them back there
-    Separated,
-    /// The system stands between its host and the network: the host sends, packets pass its cores, the network receives
-    Embedded,
 }
 
 /// The ports of a test.
@@ -123,15 +114,6 @@ impl LinkName {
         match self {
             Self::Memory => Duration::from_millis(1),
             _ => Duration::from_millis(4),
-        }
-    }
-}
-
-impl Topology {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Separated => "separated",
-            Self::Embedded => "embedded",
         }
     }
 }

@@ -7,9 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use clap::ValueEnum;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-
-use super::link::Topology;
 
 /// Set in a process that is in namespaces of its own.
 const INSIDE: &str = "DPB_NET_NAMESPACES";
@@ -56,6 +55,24 @@ pub(super) fn enter() -> String {
         }
     }
     format!("there are no network namespaces here ({said}); {REMEDY}")
+}
+
+/// Where the system stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Topology {
+    /// The system is a host of its own: packets come from the network to it, and it sends them back there
+    Separated,
+    /// The system stands between its host and the network: the host sends, packets pass its cores, the network receives
+    Embedded,
+}
+
+impl Topology {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Separated => "separated",
+            Self::Embedded => "embedded",
+        }
+    }
 }
 
 /// A namespace.

@@ -119,7 +119,10 @@ impl Bench {
         let Some(program) = &self.program else {
             return record;
         };
+        // What a program calls its flows is the size of its table: `program_flows` here, beside the flows of the traffic.
+        let own = record.parameters.clone();
         let mut record = program.note(record);
+        record.parameters.extend(own);
         let evidence = program.evidence();
         if evidence != Evidence::Measured && record.evidence == Evidence::Measured {
             record.evidence = evidence;
