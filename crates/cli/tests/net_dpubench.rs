@@ -344,7 +344,7 @@ fn applications_are_recognised_on_each_side() {
         "app-recognition",
         &[
             "--size",
-            "200",
+            "64",
             "--interval",
             "20us",
             "--flows",

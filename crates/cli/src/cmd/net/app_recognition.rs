@@ -18,7 +18,9 @@ use dpb_net::programs::Engine;
 use dpb_net::programs::app_recognition::{Policy, RuleEngine, Settings};
 use dpb_net::recognition::{self, Applications};
 use dpb_net::traffic::application::{Application, Applications as Said};
-use dpb_net::traffic::{Generator, Profile, Replay, Rewrite, Schedule, Start, Traffic};
+use dpb_net::traffic::{
+    Generator, Profile, Replay, Rewrite, Schedule, Start, Traffic, TrafficError,
+};
 
 use super::end_to_end::{Load, LoadFlags};
 use super::traffic::{Chosen, TRAFFIC, TrafficFlags, word};
@@ -62,6 +64,7 @@ const PRIVATE_WEIGHT: f64 = 4.0;
 #[command(
     after_help = "Figures 15 and 16 of DPUBench: the server's CPU time and the latency, the program on the server or with its recognition on a DPU. All links are memory, and \
                   both sides are cores of this machine: the host's, which also sends and receives, and another one as the DPU's.\n\
+                  --size is that of packets without a message of their conversation: at least 76 bytes, over IPv6 96.\n\
                   Sides:\n  host     everything on the host's core\n  \
                   dpu      flows are recognised on the other core; packets are hashed and compressed on the host's\n  \
                   dpu-all  everything on the other core\n\
@@ -250,9 +253,14 @@ impl Args {
     fn check(&self) -> Result<(), Failure> {
         self.sides()?;
         self.policy()?;
-        for chosen in self.traffic.each() {
-            Generator::new(&self.profile(chosen, 0))
-                .map_err(|error| Failure::usage(format!("--size {}: {error}", chosen.size)))?;
+        for chosen in self
+            .traffic
+            .each()
+            .into_iter()
+            .filter(|_| self.capture.is_none())
+        {
+            self.generator(chosen, 0)
+                .map_err(|why| Failure::usage(format!("--size {}: {why}", chosen.size)))?;
         }
         for load in self.load.loads(10) {
             let schedule = Schedule::constant(load.packets_per_s());
@@ -443,8 +451,17 @@ impl Args {
         measured.unwrap_or_else(|reason| record.without_numbers(Outcome::Failed { reason }))
     }
 
-    fn generator(&self, test: &Test<'_>, trial: u64) -> Result<Generator, String> {
-        Generator::new(&self.profile(test.chosen, trial)).map_err(|error| error.to_string())
+    /// Frames without a message are as long as headers and stamp need, where they are asked to be shorter.
+    fn generator(&self, chosen: Chosen<'_>, trial: u64) -> Result<Generator, String> {
+        let mut profile = self.profile(chosen, trial);
+        loop {
+            match Generator::new(&profile) {
+                Err(TrafficError::TooShort { needed, .. }) => {
+                    profile.sizes = profile.sizes.at_least(needed);
+                }
+                made => return made.map_err(|error| error.to_string()),
+            }
+        }
     }
 }
 

@@ -158,7 +158,7 @@ pub(super) fn measure(
         flows.compare(last.take(), &shared.log);
         let offered = match &replay {
             Some(replay) => Offered::Played(Arc::clone(replay)),
-            None => Offered::Made(Arc::new(args.generator(test, trial)?)),
+            None => Offered::Made(Arc::new(args.generator(test.chosen, trial)?)),
         };
         let packets = (test.load.packets_per_s() * duration_ns as f64 / 1e9) as u64 + 1;
         let traffic = offered.traffic();
