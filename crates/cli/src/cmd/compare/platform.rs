@@ -10,12 +10,13 @@ use crate::report::published;
 use crate::task::Tasks;
 
 /// Platforms with published numbers of dpb's tasks, as a command line names them.
-pub(super) const PLATFORMS: [&str; 5] = [
+pub(super) const PLATFORMS: [&str; 6] = [
     "bluefield-2",
     "bluefield-3",
     "compute-server",
     "epyc-host",
     "octeon-tx2",
+    "r7525-host",
 ];
 
 /// The published numbers of `platform` that are of tests in `records`, and these tests. A paper says a few of a test's parameters: a number is of every
