@@ -227,6 +227,8 @@ pub(super) struct Run {
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     pub(super) runs: Vec<Run>,
+    /// Trials that have no number: the one that warmed up, and invalid ones. The program has seen their packets, too.
+    pub(super) others: Vec<Run>,
     pub(super) interference: Interference,
     /// Why trials have no number, each time.
     pub(super) invalid: Vec<String>,
@@ -251,8 +253,11 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
     ) -> Result<Runs, String> {
         self.plan.schedule = Schedule::constant(load.packets_per_s());
         let nanoseconds = |duration: Duration| duration.as_nanos() as u64;
-        self.trial(nanoseconds(flags.warm_up()), meters, &mut begin)?;
-        let mut runs = Runs::default();
+        let first = self.trial(nanoseconds(flags.warm_up()), meters, &mut begin)?;
+        let mut runs = Runs {
+            others: vec![first],
+            ..Runs::default()
+        };
         let watch = Watch::start();
         for _ in 0..flags.repeat() {
             for _ in 0..TRIES {
@@ -261,17 +266,19 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
                     break;
                 }
                 let run = self.trial(nanoseconds(flags.seconds()), meters, &mut begin)?;
-                match run.outcome.validity {
+                let why = match run.outcome.validity {
                     Validity::Valid if run.outcome.balance.offered > 0 => {
                         runs.runs.push(run);
                         break;
                     }
-                    Validity::Valid => runs.invalid.push("no packet was due".to_owned()),
-                    Validity::Late { packets, allowed } => runs.invalid.push(format!(
+                    Validity::Valid => "no packet was due".to_owned(),
+                    Validity::Late { packets, allowed } => format!(
                         "the generator was late with {packets} of {} packets, {allowed} may be",
                         run.outcome.balance.offered
-                    )),
-                }
+                    ),
+                };
+                runs.invalid.push(why);
+                runs.others.push(run);
             }
         }
         runs.interference = watch.stop();

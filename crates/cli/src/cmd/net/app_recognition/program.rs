@@ -184,7 +184,8 @@ pub(super) fn measure(
     if runs.runs.is_empty() {
         return Ok(record);
     }
-    flows.judge(runs.runs.iter().all(is_lossless))?;
+    let mut all = runs.runs.iter().chain(&runs.others);
+    flows.judge(all.all(is_lossless))?;
     note_time(&mut record, side, &runs.runs);
     note_counts(&mut record, &shared, &totals);
     flows.note(&mut record);
