@@ -9,6 +9,7 @@ mod steps;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+#[cfg(target_arch = "x86_64")]
 use dpb_core::cpu_vendor::Vendor;
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
