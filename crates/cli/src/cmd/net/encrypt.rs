@@ -3,7 +3,7 @@
 use super::program::{CommonFlags, EspFlags, ProgramFlags, ProgramName, usual};
 use super::running;
 
-/// What the help shows behind the flags.
+/// The help's text behind the flags.
 pub const HELP: &str = "`encrypt` and `decrypt` are the two ends: packets of encrypt's port 0 come out of decrypt's port 1 as they were, and the other way around; between encrypt's port 1 and \
     decrypt's port 0 they are ESP (RFC 4303) with AES-GCM (RFC 4106). ARP passes in the clear, all else that is not encrypted is dropped there.\n\
     ESP makes a packet up to 37 bytes longer, with a tunnel over IPv4 57, over IPv6 77: hosts need a lower MTU than the link between (ip link set IF mtu 1400), for what is too long is dropped and counted. Nothing negotiates keys: \

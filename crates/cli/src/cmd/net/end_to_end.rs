@@ -1,4 +1,4 @@
-//! What `flow-table` and `app-recognition` share: the load, a program between ports in memory, the time of its threads, trials, and records of them.
+//! Parts that `flow-table` and `app-recognition` share: the load, a program between ports in memory, the time of its threads, trials, and records of them.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::args::{self, List};
 use crate::cmd::sweep::{self, RunFlags};
 use crate::interrupt;
 
-/// What is offered.
+/// The load that is offered.
 #[derive(Debug, clap::Args)]
 pub(super) struct LoadFlags {
     /// The time from one packet that is due to the next, whatever became of those before [default: of flow-table 20us,10us,5us,2us,1us; of
@@ -102,7 +102,7 @@ pub(super) struct Meter {
     cpu_ns: AtomicU64,
 }
 
-/// What a meter says.
+/// The times that a meter has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spent {
     /// In turns that moved something.
@@ -217,7 +217,7 @@ pub(super) struct Run {
     pub(super) outcome: Outcome,
     /// Bytes of the frames that arrived.
     pub(super) bytes: u64,
-    /// What each meter counted in the meantime.
+    /// The times that each meter counted in the meantime.
     pub(super) spent: Vec<Spent>,
     /// For so long packets were due.
     pub(super) duration_s: f64,
@@ -243,7 +243,7 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
     /// gives its traffic.
     ///
     /// # Errors
-    /// What broke, as a sentence: nothing of the test counts then.
+    /// The reason why the test broke, as a sentence: nothing of it counts then.
     pub(super) fn runs(
         &mut self,
         flags: &RunFlags,

@@ -3,7 +3,7 @@
 use super::program::{CommonFlags, FirewallFlags, FlowFlags, ProgramFlags, ProgramName, usual};
 use super::running;
 
-/// What the help shows behind the flags.
+/// The help's text behind the flags.
 pub const HELP: &str = "The first rule that a packet matches decides; a flow that was allowed passes both ways without being looked at again, until it ends or is silent for too long. \
     Frames that are not IP pass, so that neighbours find each other by ARP; IPv6 needs `allow icmp6` for that. Packets leave as with `dpb net forward`.\n\
     Examples:\n  \

@@ -3,7 +3,7 @@
 use super::program::{CommonFlags, ProgramFlags, ProgramName, usual};
 use super::running;
 
-/// What the help shows behind the flags.
+/// The help's text behind the flags.
 pub const HELP: &str = "Without --routes each packet goes from a port to the next, after the last to the first, as it is: a bridge of two ports. With routes it is a router: \
     headers are checked, the time to live goes down, Ethernet addresses are written; what has no route is dropped and counted.\n\
     Checksums that hosts on this machine leave to their devices are computed. A router answers no ARP and sends no ICMP: on an interface with an address of its own the kernel answers for it (sysctl net.ipv4.ip_forward=0 keeps it from forwarding too), \

@@ -3,7 +3,7 @@
 use super::program::{CommonFlags, FlowFlags, NatFlags, ProgramFlags, ProgramName, usual};
 use super::running;
 
-/// What the help shows behind the flags.
+/// The help's text behind the flags.
 pub const HELP: &str = "Port 0 is inside, the others are outside. An inside address has one outside address, an inside port one outside port, whomever it sends to (RFC 4787); TCP, UDP, queries of ICMP, \
     and errors about those are translated. Fragments and other protocols are dropped and counted.\n\
     The outside addresses are the program's own: no interface may have them, or the kernel answers too; the next router outside needs a route for them. \

@@ -36,7 +36,7 @@ const SAMPLES_MAX: usize = 512;
 /// Flows whose verdicts are kept in a trial.
 const FLOWS_MAX: usize = 1 << 18;
 
-/// What the program's parts share with whoever runs it.
+/// The state that the program's parts share with whoever runs it.
 #[derive(Clone)]
 struct Shared {
     settings: Settings,
@@ -94,7 +94,7 @@ impl Shared {
         })
     }
 
-    /// What is done behind the ring.
+    /// The work behind the ring.
     fn station(self, ring: Ring, meter: Arc<Meter>) -> Make {
         Box::new(move || {
             let line = Line::new("actions", self.actions()?.into(), LINE);
@@ -114,7 +114,7 @@ fn shard(ports: [End; 2], mut stages: Vec<Box<dyn Stage>>) -> Shard {
 /// Trials of one side.
 ///
 /// # Errors
-/// What broke, as a sentence.
+/// The reason why the test broke, as a sentence.
 pub(super) fn measure(
     args: &Args,
     test: &Test<'_>,
@@ -277,7 +277,7 @@ fn note_time(record: &mut Record, side: Side, runs: &[Run]) {
     }
 }
 
-/// What the program counted, the trial that warmed up and invalid ones included.
+/// The program's counts, the trial that warmed up and invalid ones included.
 fn note_counts(record: &mut Record, shared: &Shared, totals: &Totals) {
     let [hashed, compressed] = [&shared.hashed, &shared.compressed].map(|results| results.read());
     let mut counts = vec![

@@ -1,4 +1,4 @@
-//! What is right: verdicts by the conversations that were sent, outputs of operators by other code.
+//! The right results: verdicts by the conversations that were sent, outputs of operators by other code.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ type Key = ([(u128, u16); 2], bool);
 /// Verdicts held against what was sent, over all trials.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
-    /// What each flow said, and the digest of the server's name if it says one.
+    /// The application of each flow, and the digest of the server's name if it says one.
     sent: HashMap<Key, (Application, Option<u64>)>,
     right: u64,
     /// Decided without the flow's own bytes, or not at all.

@@ -24,7 +24,7 @@ use crate::interrupt;
 const FED: usize = 256;
 /// Packets of a lap, at least: more than caches keep.
 const LAP_MIN: u64 = 1 << 16;
-/// What is timed by turns: the program, and its stages alone.
+/// The parts that are timed by turns: the program, and its stages alone.
 const PARTS: u32 = 4;
 
 /// The program, or a part of it, between ports.
@@ -84,7 +84,7 @@ impl Between {
 /// The program as fast as one core takes it.
 ///
 /// # Errors
-/// What broke, as a sentence.
+/// The reason why the test broke, as a sentence.
 pub(super) fn software(args: &Args, test: &Test<'_>, mut record: Record) -> Result<Record, String> {
     let generator = args.generator(test.chosen, 0)?;
     let flows = test.chosen.flows;

@@ -40,7 +40,7 @@ pub(super) fn line(table: FlowTable) -> Line {
 /// Trials of the program.
 ///
 /// # Errors
-/// What broke, as a sentence.
+/// The reason why the test broke, as a sentence.
 pub(super) fn software(
     args: &Args,
     test: &Test<'_>,
@@ -123,7 +123,7 @@ pub(super) fn software(
     Ok(record)
 }
 
-/// What the tables counted, the trial that warmed up and invalid ones included.
+/// The tables' counts, the trial that warmed up and invalid ones included.
 fn note_flows(record: &mut Record, ran: &Totals) {
     let missed = (ran.began + ran.full) as f64 / ran.packets.max(1) as f64;
     record.sample("missed_ratio", vec![missed]);
@@ -140,7 +140,7 @@ fn note_flows(record: &mut Record, ran: &Totals) {
 /// Trials of the model, in virtual time.
 ///
 /// # Errors
-/// What broke, as a sentence.
+/// The reason why the test broke, as a sentence.
 pub(super) fn hardware(
     args: &Args,
     test: &Test<'_>,

@@ -1,4 +1,4 @@
-//! What is asked of a system, whatever it is: its highest rate, then how much work it bears at each rate, kind by kind. It knows nothing of packets, so that it is
+//! The questions to a system, whatever it is: its highest rate, then how much work it bears at each rate, kind by kind. It knows nothing of packets, so that it is
 //! tested on systems whose free cores are known.
 
 use dpb_net::headroom::{Headroom, HighestRate, Load, Patience, find, highest_rate};
@@ -13,7 +13,7 @@ pub(super) enum Rate {
     Part(f64),
 }
 
-/// What is asked of one system.
+/// The questions to one system.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) goal: Goal,
@@ -29,7 +29,7 @@ pub(super) struct Question {
     pub(super) repeat: usize,
 }
 
-/// What was found for one kind at one rate.
+/// The finding for one kind at one rate.
 #[derive(Debug)]
 pub(super) struct Finding {
     /// The number of the kind.

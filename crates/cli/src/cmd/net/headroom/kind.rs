@@ -92,7 +92,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What makes the work of a kind, on whichever thread does it.
+/// The maker of a kind's work, on whichever thread does it.
 #[derive(Clone)]
 pub(super) enum Maker {
     Arithmetic,

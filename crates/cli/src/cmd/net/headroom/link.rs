@@ -43,15 +43,15 @@ pub(super) struct Link {
     pub(super) ways: Vec<u16>,
     /// True if the system sends frames, which go back to where they came from: then it changes their addresses as a host that answers does.
     pub(super) is_answered: bool,
-    /// What the system's ports count.
+    /// The counters of the system's ports.
     pub(super) reports: Vec<Report>,
-    /// What was dropped in front of the system, for a reason that is known.
+    /// Packets that were dropped in front of the system, for a reason that is known.
     pub(super) dropped: Option<Arc<AtomicU64>>,
     /// True if all that is dropped is counted somewhere.
     pub(super) is_counted: bool,
     /// True if the kernel's work for packets that come to the system is done by its cores; `None` if there is none.
     pub(super) is_steered: Option<bool>,
-    /// What made the namespaces; they last as long as the sockets in them.
+    /// The holder of the namespaces, which last as long as the sockets in them.
     pub(super) wires: Option<Wires>,
 }
 
@@ -323,7 +323,7 @@ fn one_of(mut ports: Vec<Box<dyn PacketPort>>) -> (Box<dyn PacketPort>, Option<A
     }
 }
 
-/// What a port has counted that another thread drives.
+/// The counters of a port that another thread drives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report(Arc<Told>);
 

@@ -12,12 +12,12 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Set in a process that is in namespaces of its own.
 const INSIDE: &str = "DPB_NET_NAMESPACES";
-/// What `unshare` gives: as root, then as anybody.
+/// The words for `unshare`: as root, then as anybody.
 const RIGHTS: [&[&str]; 2] = [
     &["--net", "--mount"],
     &["--user", "--map-root-user", "--net", "--mount"],
 ];
-/// What needs all that is needed later: a place for names of namespaces, two of them, interfaces in both.
+/// A command that needs all that is needed later: a place for names of namespaces, two of them, interfaces in both.
 const PROBE: &str = "mount -t tmpfs tmpfs /run && ip netns add one && ip netns add two && \
                      ip link add name a netns one type veth peer name b netns two";
 const REMEDY: &str = "run it as root or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, \

@@ -28,7 +28,7 @@ const BURST: usize = 32;
 const DEPTH: usize = 4;
 /// Flows of the traffic, all of which live.
 const FLOWS: u64 = 1000;
-/// A run of a kind of work alone, of several.
+/// The least time of a run of a kind of work alone.
 const ALONE_NS: u64 = 2_000_000;
 
 /// Why no trial can be done any more.
