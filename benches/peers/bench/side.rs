@@ -64,11 +64,14 @@ pub(crate) struct Called<'a> {
     kernel: Box<dyn Direct>,
     work: Work<'a>,
     dst: Placed,
-    /// The slots of each call, which a job brings along. Made between two calls, a kernel would read a length at once that was just
-    /// written in two pieces, and such a load waits for all stores before it.
-    slots: Vec<Items>,
-    /// The outcomes of each call.
-    outcomes: Vec<Vec<Result<u32, JobError>>>,
+    /// The slots of every call but the last, which may have fewer items, and of that one. A job brings them along: made between two calls, a
+    /// kernel would read a length at once that was just written in two pieces, and such a load waits for all stores before it.
+    slots: [Items; 2],
+    /// The outcomes of a call. As in a program that has few jobs under way, the calls share this memory: one of its own for each of
+    /// 16,384 calls would take their place in the caches, and the peers have none.
+    outcomes: Vec<Result<u32, JobError>>,
+    /// The outcome of each item in the run that was last checked.
+    checked: Vec<Result<u32, JobError>>,
 }
 
 impl Side {
@@ -190,12 +193,12 @@ impl Side {
             Code::Kernel(make) => Ok(Some(Placement::Kernel(Called {
                 kernel: make()?,
                 dst: work.slots(),
-                slots: (work.calls.iter())
-                    .map(|call| Items::fixed(work.slot as u32, call.len() as u32))
-                    .collect(),
-                outcomes: (work.calls.iter())
-                    .map(|call| Vec::with_capacity(call.len()))
-                    .collect(),
+                slots: [work.calls.first(), work.calls.last()].map(|call| {
+                    let count = call.map_or(0, Batch::len);
+                    Items::fixed(work.slot as u32, count as u32)
+                }),
+                outcomes: Vec::with_capacity(work.calls.first().map_or(0, Batch::len)),
+                checked: Vec::new(),
                 work: *work,
             }))),
         }
@@ -220,7 +223,7 @@ impl Side {
     ) -> Result<(), String> {
         // Or what an earlier run left would pass for what this one did not do.
         placement.spoil_outputs();
-        placement.run();
+        placement.run_to_check();
         self.bytes_out = 0;
         for (i, output) in placement.outputs().into_iter().enumerate() {
             self.bytes_out += output.map_or(0, <[u8]>::len) as u64;
@@ -237,6 +240,14 @@ impl Placement<'_> {
     pub(crate) fn run(&mut self) {
         match self {
             Self::Kernel(called) => called.run(),
+            Self::Bound(bound) => bound.run(),
+        }
+    }
+
+    /// The same, and keeps what [`Self::outputs`] needs.
+    fn run_to_check(&mut self) {
+        match self {
+            Self::Kernel(called) => called.run_to_check(),
             Self::Bound(bound) => bound.run(),
         }
     }
@@ -278,14 +289,36 @@ impl Placement<'_> {
 
 impl Called<'_> {
     fn run(&mut self) {
+        self.each_call(|_, _, _| {});
+    }
+
+    fn run_to_check(&mut self) {
+        self.checked.clear();
+        self.each_call(|call, outcomes, checked| {
+            checked.extend((0..call.len()).map(|i| {
+                let outcome = outcomes.get(i).copied();
+                outcome.unwrap_or(Err(JobError::BadOutcomes))
+            }));
+        });
+    }
+
+    /// Does each call, and has `then` look at its outcomes.
+    #[inline(always)]
+    fn each_call(
+        &mut self,
+        mut then: impl FnMut(&Batch<'_>, &[Result<u32, JobError>], &mut Vec<Result<u32, JobError>>),
+    ) {
         let slot = self.work.slot;
         let mut dst = &mut *self.dst;
-        let calls = self.work.calls.iter().zip(&self.slots);
-        for ((call, slots), outcomes) in calls.zip(&mut self.outcomes) {
+        let last = self.work.calls.len().wrapping_sub(1);
+        let outcomes = &mut self.outcomes;
+        for (number, call) in self.work.calls.iter().enumerate() {
             outcomes.clear();
             let (now, later) = dst.split_at_mut(slot * call.len());
+            let slots = &self.slots[usize::from(number == last)];
             let out = BatchOut::new(now, slots, outcomes).expect("its slots");
             self.kernel.run(*call, out).expect("runs");
+            then(call, outcomes, &mut self.checked);
             dst = later;
         }
         std::hint::black_box(&mut self.dst);
@@ -293,16 +326,15 @@ impl Called<'_> {
 
     fn outputs(&self) -> Vec<Result<&[u8], JobError>> {
         let slots = self.dst.chunks_exact(self.work.slot.max(1));
-        let calls = self.work.calls.iter().zip(&self.outcomes);
-        let outcomes =
-            calls.flat_map(|(call, outcomes)| (0..call.len()).map(|i| outcomes.get(i).copied()));
-        let len = |outcome: Option<Result<u32, JobError>>| match self.work.shape {
-            OutputShape::Fixed(bytes) => Ok(bytes),
-            OutputShape::Variable => Ok(outcome.unwrap_or(Err(JobError::BadOutcomes))? as usize),
-        };
-        let outputs = slots.zip(outcomes);
+        let outputs = slots.zip(&self.checked);
         outputs
-            .map(|(slot, outcome)| Ok(&slot[..len(outcome)?]))
+            .map(|(slot, outcome)| {
+                let len = match self.work.shape {
+                    OutputShape::Fixed(bytes) => bytes,
+                    OutputShape::Variable => (*outcome)? as usize,
+                };
+                Ok(&slot[..len])
+            })
             .collect()
     }
 }
