@@ -55,7 +55,7 @@ enum Code {
 
 /// A side at its place.
 pub(crate) enum Placement<'a> {
-    Kernel(Called<'a>),
+    Kernel(Box<Called<'a>>),
     Bound(Box<dyn Bound + 'a>),
 }
 
@@ -190,7 +190,7 @@ impl Side {
             Code::Library(library, name, spec) => {
                 Ok(library.peer(name, spec, work).map(Placement::Bound))
             }
-            Code::Kernel(make) => Ok(Some(Placement::Kernel(Called {
+            Code::Kernel(make) => Ok(Some(Placement::Kernel(Box::new(Called {
                 kernel: make()?,
                 dst: work.slots(),
                 slots: [work.calls.first(), work.calls.last()].map(|call| {
@@ -200,7 +200,7 @@ impl Side {
                 outcomes: Vec::with_capacity(work.calls.first().map_or(0, Batch::len)),
                 checked: Vec::new(),
                 work: *work,
-            }))),
+            })))),
         }
     }
 

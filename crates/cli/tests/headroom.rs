@@ -33,14 +33,15 @@ fn of(record: &Record, name: &str) -> String {
 fn is_done(record: &Record, cores: f64) -> bool {
     assert_eq!(record.task, "net headroom");
     if record.outcome != Outcome::Done {
-        let Outcome::Failed { reason } = &record.outcome else {
-            panic!("{:?}", record.outcome);
-        };
         // What a machine that does something else makes of it.
-        let is_busy = reason.contains("generator was late")
-            || reason.contains("more work")
-            || reason.contains("no rate upholds");
-        assert!(is_busy && record.summary.is_empty(), "{reason}");
+        let is_busy = match &record.outcome {
+            Outcome::Unsupported { reason } => {
+                reason.contains("generator was late") || reason.contains("no rate upholds")
+            }
+            Outcome::Failed { reason } => reason.contains("more work"),
+            _ => false,
+        };
+        assert!(is_busy && record.summary.is_empty(), "{:?}", record.outcome);
         return false;
     }
     let figure = |name: &str| record.summary.get(name).map(|summary| summary.median);
@@ -62,22 +63,16 @@ fn is_done(record: &Record, cores: f64) -> bool {
     assert!((units * ns - work_ns).abs() <= 1e-6 * work_ns);
     let count = |name: &str| record.counts[name];
     assert_eq!(
-        count("packets_offered"),
-        count("packets_refused")
-            + count("packets_delivered")
-            + count("packets_dropped")
-            + count("packets_unexplained")
+        count("offered"),
+        count("refused") + count("delivered") + count("dropped") + count("unexplained")
     );
-    assert_eq!(
-        (count("packets_corrupted"), count("packets_duplicate")),
-        (0, 0)
-    );
-    assert!(count("packets_delivered") > 0 && count("units_of_work") > 0 && count("trials") > 1);
+    assert_eq!((count("corrupted"), count("duplicates")), (0, 0));
+    assert!(count("delivered") > 0 && count("units_of_work") > 0 && count("trials") > 1);
     assert!(
         record
             .check
             .as_ref()
-            .is_some_and(|check| check.compared == count("packets_delivered"))
+            .is_some_and(|check| check.compared == count("received"))
     );
     assert!(record.stability.is_some());
     true
@@ -100,12 +95,15 @@ fn each_kind_of_work_is_measured_in_memory() {
             ["arithmetic", "memory", "crc32c", "aes-gcm:bits=256"]
         );
         let done = records.iter().filter(|record| is_done(record, 1.0)).count();
-        assert_eq!(
-            output.status.code(),
-            Some(i32::from(done < 4)),
-            "{}",
-            text(&output.stderr)
-        );
+        let has_failed = |record: &Record| matches!(record.outcome, Outcome::Failed { .. });
+        let code = match records.iter().any(has_failed) {
+            true => 1,
+            // Nothing of what was asked for is there.
+            false if done == 0 => 3,
+            false => 0,
+        };
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
         for record in &records {
             assert_eq!(record.evidence.kind(), "measured");
             assert_eq!(
@@ -113,11 +111,27 @@ fn each_kind_of_work_is_measured_in_memory() {
                 ("memory".into(), topology.into())
             );
             // Whatever the system drops in memory is counted.
-            assert_eq!(record.counts["packets_unexplained"], 0);
+            assert_eq!(record.counts["unexplained"], 0);
         }
         let injected = |at: usize| of(&records[at], "injected");
         assert!(done < 4 || injected(3).contains("256"), "{}", injected(3));
     }
+}
+
+/// However busy the machine is: a generator that may be late for ten seconds is not late.
+#[test]
+fn a_patient_search_has_a_number() {
+    let records = support::records(&headroom(&[
+        "--kind=arithmetic,memory,crc32c",
+        "--rate=20k",
+        "--size=64",
+        "--tolerance=10",
+        "--seconds=100ms",
+        "--sum=200ms",
+        "--queue=64",
+    ]));
+    let done = records.iter().filter(|record| is_done(record, 1.0)).count();
+    assert!(done > 0, "{records:?}");
 }
 
 #[test]
@@ -135,11 +149,7 @@ fn threads_have_queues_of_their_own() {
         ("2".into(), "0.3".into())
     );
     assert_eq!(
-        records[0]
-            .counts
-            .get("packets_unexplained")
-            .copied()
-            .unwrap_or(0),
+        records[0].counts.get("unexplained").copied().unwrap_or(0),
         0
     );
 }
@@ -240,12 +250,6 @@ fn packets_pass_virtual_interfaces_and_the_kernels_stack() {
             is_done(record, 1.0);
         }
     }
-    // Nothing is left behind.
-    let left = Command::new("ip")
-        .args(["-o", "link"])
-        .output()
-        .expect("ip");
-    assert!(!text(&left.stdout).contains("dpu0"));
 }
 
 /// As anybody, without BPF's rights: a finding with a remedy, beside what works.

@@ -1,6 +1,7 @@
 //! `dpb net`: packets. Programs that run on ports, traffic for a system under test, and the measurements of both.
 
 pub mod app_recognition;
+mod bench;
 mod encrypt;
 mod end_to_end;
 mod firewall;

@@ -172,10 +172,14 @@ fn held(task: ShownTask, records: &[&Record], swept: &[Sweep<'_>]) -> String {
     series.chain(sweeps).collect::<Vec<_>>().join(" · ")
 }
 
-/// One record's distribution, as far as it has jobs to tell.
+/// One record's distribution, as far as it has jobs to tell. Packets that were lost took for ever: the curve ends at the share that arrived.
 fn curve(record: &Record, name: String, latencies: &Latencies) -> Series {
     let kind = record.evidence.kind();
-    let most = (latencies.count() as f64).log10().min(f64::from(NINES_MAX));
+    let lost = record.counts.get("lost").copied().unwrap_or(0);
+    let all = latencies.count() + lost;
+    let arrived = latencies.count() as f64 / all as f64;
+    let most = (all as f64).log10().min(f64::from(NINES_MAX));
+    let most = most.min(-(lost as f64 / all as f64).log10());
     let mut nines: Vec<f64> = (0..=NINES_MAX * STEPS)
         .map(|step| f64::from(step) / f64::from(STEPS))
         .chain(TICKS[MARKED].iter().map(|(at, _)| *at))
@@ -184,7 +188,8 @@ fn curve(record: &Record, name: String, latencies: &Latencies) -> Series {
     nines.sort_by(f64::total_cmp);
     nines.dedup();
     let points = nines.into_iter().map(|at| {
-        let ns = latencies.percentile_ns(1.0 - 10f64.powf(-at)) as f64;
+        let share = (1.0 - 10f64.powf(-at)) / arrived;
+        let ns = latencies.percentile_ns(share.min(1.0)) as f64;
         let tick = TICKS[MARKED].iter().find(|(tick, _)| *tick == at);
         let share = tick.map_or("", |(_, share)| share);
         Point {
@@ -197,7 +202,7 @@ fn curve(record: &Record, name: String, latencies: &Latencies) -> Series {
             tip: format!(
                 "{name}: {share} within {}, of {} jobs, {kind}{}",
                 short_ns(ns),
-                latencies.count(),
+                all,
                 unsure(record)
             ),
             href: anchor(record),
@@ -235,5 +240,22 @@ mod tests {
         assert!(xs.is_sorted());
         // A thousand jobs say nothing about the fourth nine.
         assert!(curve.points.iter().all(|point| point.y <= 3.0 + 1e-9));
+    }
+
+    #[test]
+    fn a_curve_ends_at_the_share_that_was_not_lost() {
+        let mut latencies = Latencies::default();
+        (1..=900).for_each(|ns| latencies.record(ns * 1000));
+        let mut record = Record::new("net trial", dpb_core::measure::Evidence::Measured, 1);
+        record.counts.insert("lost".to_owned(), 100);
+        let curve = curve(&record, "all".to_owned(), &latencies);
+        let half = curve.points.iter().find(|point| point.is_marked);
+        let half = half.and_then(|point| point.x).expect("a median");
+        // Five hundred of a thousand packets took no longer.
+        assert!((half / 500e3 - 1.0).abs() < 0.002, "{half}");
+        let last = curve.points.last().expect("points");
+        assert!((0.9..=1.0 + 1e-9).contains(&last.y), "{}", last.y);
+        let slowest = last.x.expect("the slowest that arrived");
+        assert!((slowest / 900e3 - 1.0).abs() < 0.1, "{slowest}");
     }
 }

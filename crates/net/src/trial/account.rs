@@ -26,6 +26,8 @@ pub struct Account {
     pub refused: u64,
     /// Packets that arrived whole, each counted once.
     pub delivered: u64,
+    /// Bytes of their frames.
+    pub delivered_bytes: u64,
     /// Whole packets that had arrived before.
     pub duplicates: u64,
     /// Packets of the trial whose stamp or payload had changed.
@@ -174,6 +176,7 @@ mod tests {
             offered: 100,
             refused: 5,
             delivered: 85,
+            delivered_bytes: 85 * 60,
             duplicates: 3,
             corrupted: 2,
             foreign: 4,

@@ -98,6 +98,7 @@ impl<'a, T: Traffic + ?Sized> Receiver<'a, T> {
             return Arrival::Duplicate;
         }
         self.account.delivered += 1;
+        self.account.delivered_bytes += frame.len() as u64;
         let due_ns = self.start_ns + stamp.departure_ns;
         self.latency.record(now_ns.saturating_sub(due_ns));
         self.order.arrive(number);

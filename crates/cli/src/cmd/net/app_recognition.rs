@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{ArgMatches, ValueEnum};
 use dpb_core::measure::{Evidence, Outcome, Record};
-use dpb_core::{Backend, Material, OpSpec, ParameterValue};
+use dpb_core::{Backend, Executor, Material, OpSpec, ParameterValue};
 use dpb_net::flow::Timeouts;
 use dpb_net::port::capture::Reader;
 use dpb_net::programs::Engine;
@@ -150,6 +150,8 @@ struct Engines {
     rules: RuleEngine,
     compression: Compression,
     evidence: Evidence,
+    /// True if the backend works on threads of its own, whose time no meter counts.
+    has_own_threads: bool,
 }
 
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
@@ -395,6 +397,7 @@ impl Args {
             rules: rules.map_err(|why| unsupported(why.to_string()))?,
             compression: self.compression,
             evidence: properties.evidence,
+            has_own_threads: matches!(properties.made_of.executor, Executor::Workers { .. }),
         })
     }
 

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dpb_core::measure::{Check, Interference, Outcome as Ended, Record, Watch};
+use dpb_core::measure::{Interference, Outcome as Ended, Record, Watch};
 use dpb_core::{Clock, PacketPort};
 use dpb_net::pipeline::{Account, Live, Work};
 use dpb_net::traffic::{Schedule, Traffic};
-use dpb_net::trial::{
-    self, Between, Drops, Hosted, Outcome, Plan, Pool, SystemUnderTest, Validity,
-};
+use dpb_net::trial::{self, Between, Drops, Hosted, Outcome, Plan, Pool, SystemUnderTest};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::bench::{self, Counted, OfRuns, Pinned};
 use super::traffic::LOAD;
 use crate::args::{self, List};
 use crate::cmd::sweep::{self, RunFlags};
@@ -214,24 +213,25 @@ pub(super) struct Lab<'a, S> {
 /// One trial.
 #[derive(Debug)]
 pub(super) struct Run {
+    /// Its place among all trials of the test, that to warm up being 0.
+    pub(super) at: usize,
     pub(super) outcome: Outcome,
-    /// Bytes of the frames that arrived.
-    pub(super) bytes: u64,
-    /// The times that each meter counted in the meantime.
+    /// The times that each meter counted in `metered_ns`.
     pub(super) spent: Vec<Spent>,
+    /// The time between two looks at the meters: of the trial, and of what it waits for before and behind.
+    pub(super) metered_ns: u64,
     /// For so long packets were due.
     pub(super) duration_s: f64,
 }
 
 /// All trials of a test.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Runs {
     pub(super) runs: Vec<Run>,
     /// Trials that have no number: the one that warmed up, and invalid ones. The program has seen their packets, too.
     pub(super) others: Vec<Run>,
     pub(super) interference: Interference,
-    /// Why trials have no number, each time.
-    pub(super) invalid: Vec<String>,
+    pub(super) counted: Counted,
     pub(super) is_interrupted: bool,
 }
 
@@ -239,8 +239,8 @@ pub(super) struct Runs {
 const TRIES: usize = 3;
 
 impl<'a, S: SystemUnderTest> Lab<'a, S> {
-    /// The trials that `flags` ask for, behind one that warms up. `begin` is told of each trial before it starts, with its number and its duration in nanoseconds, and
-    /// gives its traffic.
+    /// The trials that `flags` ask for, behind one that warms up, on the first core that they name. `begin` is told of each trial before it starts, with its number
+    /// and its duration in nanoseconds, and gives its traffic.
     ///
     /// # Errors
     /// The reason why the test broke, as a sentence: nothing of it counts then.
@@ -251,9 +251,11 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
         meters: &[Arc<Meter>],
         mut begin: impl FnMut(&mut S, u64, u64) -> Result<Arc<dyn Traffic>, String>,
     ) -> Result<Runs, String> {
+        let _pinned = Pinned::on(flags.pins().first().copied())?;
         self.plan.schedule = Schedule::constant(load.packets_per_s());
         let nanoseconds = |duration: Duration| duration.as_nanos() as u64;
-        let first = self.trial(nanoseconds(flags.warm_up()), meters, &mut begin)?;
+        let mut at = 0;
+        let first = self.trial(at, nanoseconds(flags.warm_up()), meters, &mut begin)?;
         let mut runs = Runs {
             others: vec![first],
             ..Runs::default()
@@ -265,19 +267,15 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
                     runs.is_interrupted = true;
                     break;
                 }
-                let run = self.trial(nanoseconds(flags.seconds()), meters, &mut begin)?;
-                let why = match run.outcome.validity {
-                    Validity::Valid if run.outcome.balance.offered > 0 => {
-                        runs.runs.push(run);
-                        break;
-                    }
-                    Validity::Valid => "no packet was due".to_owned(),
-                    Validity::Late { packets, allowed } => format!(
-                        "the generator was late with {packets} of {} packets, {allowed} may be",
-                        run.outcome.balance.offered
-                    ),
-                };
-                runs.invalid.push(why);
+                at += 1;
+                let run = self.trial(at, nanoseconds(flags.seconds()), meters, &mut begin)?;
+                let invalid = bench::invalid(&run.outcome);
+                let is_valid = invalid.is_none();
+                runs.counted.add(&run.outcome, invalid);
+                if is_valid {
+                    runs.runs.push(run);
+                    break;
+                }
                 runs.others.push(run);
             }
         }
@@ -287,6 +285,7 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
 
     fn trial(
         &mut self,
+        at: usize,
         duration_ns: u64,
         meters: &[Arc<Meter>],
         begin: &mut impl FnMut(&mut S, u64, u64) -> Result<Arc<dyn Traffic>, String>,
@@ -294,8 +293,11 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
         self.plan.duration_ns = duration_ns;
         self.plan.trial += 1;
         let traffic = begin(&mut self.system, self.plan.trial, duration_ns)?;
+        // Asks loops for their accounts, and those write to their meters. The trial's end asks again.
+        let idle = self.system.is_idle();
+        idle.map_err(|error| bench::said(&error))?;
+        let metered_from_ns = self.clock.now_ns();
         let before: Vec<Spent> = meters.iter().map(|meter| meter.read()).collect();
-        let bytes = self.to.stats().delivered.bytes;
         let mut between = Between {
             from: &mut *self.from,
             to: &mut *self.to,
@@ -308,7 +310,8 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
             &mut self.pool,
             &mut between,
         );
-        let outcome = outcome.map_err(|error| chain(&error))?;
+        let outcome = outcome.map_err(|error| bench::said(&error))?;
+        let metered_ns = self.clock.now_ns() - metered_from_ns;
         let spent = meters.iter().zip(before).map(|(meter, before)| {
             let now = meter.read();
             Spent {
@@ -317,88 +320,33 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
             }
         });
         Ok(Run {
+            at,
             spent: spent.collect(),
-            bytes: self.to.stats().delivered.bytes - bytes,
+            metered_ns,
             duration_s: duration_ns as f64 / 1e9,
             outcome,
         })
     }
 }
 
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let words: Vec<String> = causes.map(ToString::to_string).collect();
-    words.join(": ")
-}
-
-/// Names of percentiles, and the share of packets that each stands for.
-const PERCENTILES: [(&str, f64); 3] = [
-    ("latency_ns_p50", 0.5),
-    ("latency_ns_p90", 0.9),
-    ("latency_ns_p99", 0.99),
-];
-
 impl Runs {
     /// The record with what the trials found, or with the reason why they have no number.
     pub(super) fn fill(self, mut record: Record, asked: usize, threads: u64) -> (Record, Self) {
         if self.runs.is_empty() {
-            let why = match (&self.invalid.last(), self.is_interrupted) {
-                (_, true) => return (record.without_numbers(Ended::Interrupted), self),
-                (Some(why), _) => why.as_str(),
-                (None, _) => "there was no trial",
+            let ended = match self.is_interrupted {
+                true => Ended::Interrupted,
+                false => Ended::Unsupported {
+                    reason: format!("no trial is valid: {}", self.counted.why_invalid()),
+                },
             };
-            let reason = format!(
-                "no trial is valid: {why}. A core of its own for the generator (--pin), a longer --interval or a larger --tolerance help"
-            );
-            let record = record.without_numbers(Ended::Unsupported { reason });
-            return (record, self);
+            return (record.without_numbers(ended), self);
         }
-        let each = |of: &dyn Fn(&Run) -> f64| self.runs.iter().map(of).collect::<Vec<f64>>();
-        let rates = each(&|run| run.outcome.balance.delivered as f64 / run.duration_s);
-        record.sample("packets_per_s", rates.clone());
-        record.sample("loss_ratio", each(&|run| run.outcome.balance.loss_ratio()));
-        record.sample(
-            "bytes_per_s",
-            each(&|run| run.bytes as f64 / run.duration_s),
-        );
-        for (name, share) in PERCENTILES {
-            // A packet that is lost took for ever: a run with too many of them has no such latency, and then neither has the test.
-            let of = |run: &Run| run.outcome.latency.percentile_ns(share);
-            let all: Option<Vec<u64>> = self.runs.iter().map(of).collect();
-            if let Some(all) = all {
-                record.sample(name, all.into_iter().map(|ns| ns as f64).collect());
-            }
+        let mut of_runs = OfRuns::default();
+        for run in &self.runs {
+            of_runs.add(&run.outcome, run.duration_s);
         }
-        let total = |of: &dyn Fn(&Outcome) -> u64| {
-            self.runs.iter().map(|run| of(&run.outcome)).sum::<u64>()
-        };
-        let delivered = total(&|outcome| outcome.balance.delivered);
-        let counts = [
-            ("offered", total(&|outcome| outcome.balance.offered)),
-            ("refused", total(&|outcome| outcome.account.refused)),
-            ("delivered", delivered),
-            ("lost", total(&|outcome| outcome.balance.lost)),
-            ("duplicates", total(&|outcome| outcome.account.duplicates)),
-            ("corrupted", total(&|outcome| outcome.account.corrupted)),
-            ("reordered", total(&|outcome| outcome.order.reordered())),
-            ("trials_invalid", self.invalid.len() as u64),
-        ];
-        let counts = counts.map(|(name, count)| (name.to_owned(), count));
-        record.counts.extend(counts);
-        for (reason, packets) in self
-            .runs
-            .iter()
-            .flat_map(|run| &run.outcome.account.drops.reasons)
-        {
-            let name = format!("dropped_{}", reason.replace(' ', "_"));
-            *record.counts.entry(name).or_insert(0) += packets;
-        }
-        record.check = Some(Check {
-            against: "number and payload of each packet that arrived; offered packets are refused, delivered or dropped by reason".to_owned(),
-            compared: delivered,
-            digest: None,
-        });
+        let rates = of_runs.sample(&mut record);
+        self.counted.note(&mut record);
         sweep::conclude(
             &mut record,
             &rates,

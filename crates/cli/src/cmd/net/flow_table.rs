@@ -14,6 +14,7 @@ use dpb_net::flow::hardware::HardwareModel;
 use dpb_net::programs::flow_table::Settings;
 use dpb_net::traffic::{Generator, Lengths, Profile, Schedule};
 
+use super::bench::{Place, figure};
 use super::end_to_end::{Load, LoadFlags};
 use super::traffic::{Chosen, LOAD, TrafficFlags, word};
 use crate::args::{self, List};
@@ -44,9 +45,9 @@ pub const TASK: Task = Task {
 const VIEW: View = View {
     lead: &[
         "table", "mode", "size", "interval", "rate", "lengths", "flows", "capacity", "threads",
-        "topology",
+        "place",
     ],
-    series: &["table", "size", "topology"],
+    series: &["table", "size", "place"],
     sweeps: &[
         axis("interval", "time between packets", seconds),
         axis("rate", "packets offered per second", output::short),
@@ -139,7 +140,7 @@ fn two_digits(value: f64) -> String {
                   Examples:\n  dpb net flow-table\n  \
                   dpb net flow-table --size 64,512,1518 --interval 10us,5us,2us,1us --table software,hardware\n  \
                   dpb net flow-table --lengths agh-campus --flows 10000 --timeout 100ms --capacity 4096,65536\n  \
-                  dpb net flow-table --mode closed --flows 1000,100000,1000000 --size 64"
+                  dpb net flow-table --mode closed --flows 1000,100000,1000000 --capacity 1048576 --size 64"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -170,9 +171,9 @@ pub struct Args {
     /// Threads of the program, to which packets are spread by a hash of their flows
     #[arg(long, value_name = "COUNTS", help_heading = TABLE, value_parser = args::thread_counts, default_value = "1")]
     threads: List<u64>,
-    /// Where the program runs: on threads of its own, or on the generator's, between whose packets it works
-    #[arg(long, help_heading = TABLE, value_enum, value_delimiter = ',', default_value = "separated")]
-    topology: Vec<Topology>,
+    /// Where the program runs
+    #[arg(long, help_heading = TABLE, value_enum, value_delimiter = ',', default_value = "threads")]
+    place: Vec<Place>,
     #[command(flatten)]
     runs: RunFlags,
 }
@@ -191,12 +192,6 @@ enum TableName {
     RteFlow,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Topology {
-    Separated,
-    Embedded,
-}
-
 /// One test: a value for every parameter.
 #[derive(Clone, Copy, Debug)]
 struct Test<'a> {
@@ -206,7 +201,7 @@ struct Test<'a> {
     table: TableName,
     capacity: u64,
     threads: u64,
-    topology: Topology,
+    place: Place,
 }
 
 /// Checks that there is such traffic.
@@ -262,23 +257,27 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 impl Args {
     /// The cartesian product, tables innermost.
     fn tests(&self) -> Vec<Test<'_>> {
-        let loads: Vec<Option<Load>> = match self.mode {
-            Mode::Closed => vec![None],
-            Mode::Open => self.load.loads(1).into_iter().map(Some).collect(),
+        let (loads, places): (Vec<Option<Load>>, _) = match self.mode {
+            // The program runs alone, on the thread that times it.
+            Mode::Closed => (vec![None], &[Place::Inline][..]),
+            Mode::Open => (
+                self.load.loads(1).into_iter().map(Some).collect(),
+                &self.place[..],
+            ),
         };
         let mut tests = Vec::new();
         for chosen in self.traffic.each() {
             for &load in &loads {
                 for &capacity in &self.capacity {
                     for &threads in &self.threads {
-                        for &topology in &self.topology {
+                        for &place in places {
                             tests.extend(self.table.iter().map(|&table| Test {
                                 chosen,
                                 load,
                                 table,
                                 capacity,
                                 threads,
-                                topology,
+                                place,
                             }));
                         }
                     }
@@ -314,8 +313,8 @@ impl Args {
     }
 
     fn say_sharing(&self, tests: &[Test<'_>]) {
-        let threads = |test: &Test<'_>| match (test.table, test.topology, test.load) {
-            (TableName::Software, Topology::Separated, Some(_)) => test.threads + 1,
+        let threads = |test: &Test<'_>| match (test.table, test.place) {
+            (TableName::Software, Place::Threads) => test.threads + 1,
             _ => 1,
         };
         self.runs
@@ -323,7 +322,7 @@ impl Args {
     }
 
     fn tolerance(&self, test: &Test<'_>) -> Duration {
-        self.load.tolerance(test.topology == Topology::Embedded)
+        self.load.tolerance(test.place == Place::Inline)
     }
 
     fn settings(&self, flows: u64) -> Settings {
@@ -357,7 +356,7 @@ impl Args {
             .with("capacity", test.capacity)
             .with("timeout", self.timeout.as_secs_f64())
             .with("threads", test.threads)
-            .with("topology", word(test.topology))
+            .with("place", word(test.place))
             .with("link", "memory");
         let record = self.traffic.note(record, test.chosen);
         let record = match test.load {
@@ -406,8 +405,8 @@ impl Args {
             TableName::Hardware if is_closed => Some(
                 "a model has virtual times: as fast as a core goes (--mode closed) says nothing of it".to_owned(),
             ),
-            TableName::Hardware if test.threads != 1 || test.topology != Topology::Separated => {
-                Some("the model is of one card, which has no threads: take --threads 1 --topology separated".to_owned())
+            TableName::Hardware if test.threads != 1 || test.place != Place::Threads => {
+                Some("the model is of one card, which has no threads: take --threads 1 --place threads".to_owned())
             }
             TableName::Hardware if profile.ipv6_share > 0.0 => {
                 Some("the model's table is of flows over IPv4: take --family ipv4".to_owned())
@@ -418,8 +417,12 @@ impl Args {
             TableName::Software if is_closed && test.threads != 1 => {
                 Some("--mode closed is of one thread".to_owned())
             }
-            TableName::Software if test.topology == Topology::Embedded && test.threads != 1 => {
-                Some("an embedded program has one thread, the generator's".to_owned())
+            TableName::Software if is_closed && test.chosen.flows > test.capacity => Some(format!(
+                "--mode closed measures lookups: {} flows do not fit into a table of {} (--capacity)",
+                test.chosen.flows, test.capacity
+            )),
+            TableName::Software if test.place == Place::Inline && test.threads != 1 => {
+                Some("--place inline is of one thread, the generator's".to_owned())
             }
             _ => None,
         }
@@ -478,10 +481,7 @@ fn for_people(records: &[Record]) -> Table {
     columns.extend([Column::left("evidence"), Column::noted("verdict")]);
     let mut table = Table::new(columns);
     for record in records {
-        let figure = |name: &str, text: fn(f64) -> String| {
-            let summary = record.summary.get(name);
-            summary.map_or_else(|| "-".to_owned(), |summary| text(summary.median))
-        };
+        let figure = |name: &str, text: fn(f64) -> String| figure(record, name, text);
         let mut row = vec![
             parameter(record, "table"),
             parameter(record, "size"),

@@ -29,6 +29,7 @@ use self::link::LinkName;
 use self::namespaces::Topology;
 use self::record::{Measured, fill_counts, judged};
 use self::rig::{Broken, Rig};
+use super::bench;
 use crate::args::{self, List};
 use crate::cmd::sweep::{OUTPUT, Results};
 use crate::exit::Failure;
@@ -494,7 +495,7 @@ impl Args {
         keep: &mut dyn FnMut(Record),
     ) -> Result<(), Broken> {
         let cores = self.cores(group.threads);
-        rig::pin(&cores.tester).map_err(Broken::Absent)?;
+        bench::pin(&cores.tester).map_err(Broken::Absent)?;
         let link = link::Plan {
             link: group.link,
             topology: group.topology,
@@ -555,13 +556,16 @@ impl Args {
                 let counts = rig.borrow_mut().take_counts();
                 fill_counts(&mut record, &counts);
                 keep(match headroom {
-                    Err(NoNumber(why)) => {
+                    Err(NoNumber::Failed(reason)) => {
+                        record.without_numbers(Outcome::Failed { reason })
+                    }
+                    Err(NoNumber::Unsupported(why)) => {
                         let rig = rig.borrow();
                         let reason = match rig.last_invalid() {
                             Some(invalid) => format!("{why} (the last invalid trial: {invalid})"),
                             None => why,
                         };
-                        record.without_numbers(Outcome::Failed { reason })
+                        record.without_numbers(Outcome::Unsupported { reason })
                     }
                     Ok(found) => {
                         let workers = group.threads + 1;

@@ -44,10 +44,9 @@ pub const TASK: Task = Task {
 
 const VIEW: View = View {
     lead: &[
-        "program", "from", "to", "topology", "threads", "backend", "size", "flows", "search",
-        "rate",
+        "program", "from", "to", "place", "threads", "backend", "size", "flows", "search", "rate",
     ],
-    series: &["program", "from", "to", "topology", "backend", "search"],
+    series: &["program", "from", "to", "place", "backend", "search"],
     sweeps: &[
         axis("rate", "offered per second, in the unit of the rate", short),
         axis("size", "bytes of a frame", output::number),
@@ -161,11 +160,11 @@ pub struct Args {
 
 fn help() -> String {
     format!(
-        "Every trial adds up, offered = refused + delivered + dropped by reason, or it has no number. Latency counts from when a packet was due, \
+        "Every trial adds up, offered = refused + delivered + dropped by reason, or it has no number; what another system (--from, --to) lost is unexplained. Latency counts from when a packet was due, \
          and a lost packet took for ever. A trial whose generator was late says nothing of the system: it is done again, three times at most.\n\
          Examples:\n  dpb net trial --rate 100k,200k,400k --size 64,imix-csit\n  \
          dpb net trial --search ndr,pdr --size 64..1024 --out records.jsonl\n  \
-         dpb net trial --topology separated,embedded --rate 500k --pin 0,1\n  \
+         dpb net trial --place threads,inline --rate 500k --pin 0,1\n  \
          dpb net trial --from af-packet:eth0 --to af-packet:eth1 --server-mac 52:54:00:12:34:56 --search rfc2544 --rate-max 1M\n  \
          dpb net trial --program nat44 --search ndr --pin 0,1\n  \
          dpb net trial --program encrypt,decrypt --backend cpu/best --size 128,1518 --rate 50k\n  \
@@ -198,7 +197,6 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let tests = args.tests(&goals);
     let threads = args.system.each().into_iter().map(Choice::threads);
     args.runs.say_sharing(1 + threads.max().unwrap_or(0));
-    measure::pin(&args.runs)?;
     let mut results = Results::new(&args.runs, globals)?;
     let progress = Progress::of_task(tests.len() as u64, globals);
     let swept = sweep(&args, &tests, &progress, &mut results, globals);

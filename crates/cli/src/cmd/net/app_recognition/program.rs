@@ -2,24 +2,22 @@
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use dpb_core::measure::Record;
 use dpb_core::{Clock, PacketPort, SetupError, WallClock};
-use dpb_net::pipeline::{
-    self, Idle, Line, Make, Remote, Ring, Shard, Stage, Station, WhenFull, Work, ring,
-};
+use dpb_net::pipeline::{Line, Make, Remote, Ring, Shard, Stage, Station, WhenFull, Work, ring};
 use dpb_net::port::{End, pair_of};
 use dpb_net::programs::app_recognition::{
     self, Action, Counts, Log, Recognise, Results, Settings, Totals,
 };
 use dpb_net::programs::forward::{Addresses, bridge};
 use dpb_net::traffic::{Replay, Schedule};
-use dpb_net::trial::{Hosted, Plan, Pool};
+use dpb_net::trial::{Plan, Pool};
 
-use super::right::{self, Flows};
+use super::right::{self, Flows, Sent};
 use super::{Args, Engines, Offered, Side, Test};
 use crate::Globals;
+use crate::cmd::net::bench::{Place, host};
 use crate::cmd::net::end_to_end::{Lab, Meter, Metered, Run, Sides, Spent};
 
 /// Packets of a burst.
@@ -153,8 +151,9 @@ pub(super) fn measure(
         pool: Pool::default(),
     };
     let mut flows = Flows::default();
-    let mut last: Option<(Offered, u64)> = None;
+    let mut last: Option<Sent> = None;
     let runs = lab.runs(&args.runs, test.load, &meters, |_, trial, duration_ns| {
+        let at = last.as_ref().map_or(0, |last| last.at + 1);
         flows.compare(last.take(), &shared.log);
         let offered = match &replay {
             Some(replay) => Offered::Played(Arc::clone(replay)),
@@ -162,7 +161,11 @@ pub(super) fn measure(
         };
         let packets = (test.load.packets_per_s() * duration_ns as f64 / 1e9) as u64 + 1;
         let traffic = offered.traffic();
-        last = Some((offered, packets));
+        last = Some(Sent {
+            offered,
+            packets,
+            at,
+        });
         Ok(traffic)
     })?;
     flows.compare(last.take(), &shared.log);
@@ -184,9 +187,12 @@ pub(super) fn measure(
     if runs.runs.is_empty() {
         return Ok(record);
     }
-    let mut all = runs.runs.iter().chain(&runs.others);
-    flows.judge(all.all(is_lossless))?;
-    note_time(&mut record, side, &runs.runs);
+    let all: Vec<&Run> = runs.runs.iter().chain(&runs.others).collect();
+    let lossless = all.iter().filter(|run| is_lossless(run));
+    flows.judge(lossless.map(|run| run.at))?;
+    if !engines.has_own_threads {
+        note_time(&mut record, side, &runs.runs);
+    }
     note_counts(&mut record, &shared, &totals);
     flows.note(&mut record);
     if let Some(check) = &mut record.check {
@@ -206,21 +212,14 @@ fn sides(
     server: Arc<Meter>,
     dpu: Arc<Meter>,
 ) -> Result<Sides, String> {
+    let (pins, clock) = (args.runs.pins(), &shared.clock);
+    let cores = pins.get(1..).unwrap_or_default();
+    let on = |name: &str, place: Place, make: Make| {
+        host(vec![(name.to_owned(), make)], place, cores, clock)
+    };
+    let inline = |make: Make| on("server", Place::Inline, make);
+    let apart = |make: Make| on("dpu", Place::Threads, make);
     let shared = || shared.clone();
-    let settings = pipeline::Settings {
-        cores: args.runs.pins().into_iter().skip(1).collect(),
-        idle: Idle::Yield,
-        clock: shared().clock,
-        patience: Duration::from_secs(5),
-    };
-    let inline = |make: Make| {
-        let hosted = Hosted::inline(vec![("server".to_owned(), make)]);
-        hosted.map_err(|error| error.to_string())
-    };
-    let apart = |make: Make| {
-        let hosted = Hosted::threads(vec![("dpu".to_owned(), make)], &settings);
-        hosted.map_err(|error| error.to_string())
-    };
     Ok(Sides(match side {
         Side::Host => vec![inline(shared().whole(ports, server))?],
         Side::DpuAll => vec![apart(shared().whole(ports, dpu))?],
@@ -272,7 +271,7 @@ fn note_time(record: &mut Record, side: Side, runs: &[Run]) {
         sample("dpu_cpu_share", &|run| share(busy(dpu(run)), run));
         sample("dpu_cpu_ns_per_packet", &|run| each(busy(dpu(run)), run));
         sample("dpu_thread_cpu_share", &|run| {
-            dpu(run).cpu_ns as f64 / run.outcome.took_ns as f64
+            dpu(run).cpu_ns as f64 / run.metered_ns as f64
         });
     }
 }

@@ -17,34 +17,63 @@ use crate::Globals;
 /// A flow by its ends, in order, and true for TCP.
 type Key = ([(u128, u16); 2], bool);
 
+/// The packets of a trial.
+pub(super) struct Sent {
+    pub(super) offered: Offered,
+    /// So many at most.
+    pub(super) packets: u64,
+    /// The trial's place among those of the test.
+    pub(super) at: usize,
+}
+
 /// Verdicts held against what was sent, over all trials.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
-    /// The application of each flow, and the digest of the server's name if it says one.
-    sent: HashMap<Key, (Application, Option<u64>)>,
+    sent: HashMap<Key, Said>,
     right: u64,
     /// Decided without the flow's own bytes, or not at all.
     guessed: u64,
-    wrong: u64,
+    /// The trial of each wrong verdict, and what is wrong.
+    wrong: Vec<(usize, String)>,
     /// Of captures, whose flows nobody knows.
     unknown: u64,
-    first_wrong: Option<String>,
+    /// Verdicts for which the log had no room.
+    not_kept: u64,
 }
 
+/// A flow that was sent.
+#[derive(Debug)]
+struct Said {
+    /// The place of its trial.
+    at: usize,
+    application: Application,
+    /// The digest of the server's name, if it says one.
+    name: Option<u64>,
+}
+
+/// So many flows, all of which were guessed, are no accident.
+const GUESSED_MAX: u64 = 50;
+
 impl Flows {
-    /// Compares the verdicts of a trial that sent so many packets at most.
-    pub(super) fn compare(&mut self, offered: Option<(Offered, u64)>, log: &Log) {
-        if let Some((Offered::Made(generator), packets)) = offered {
-            self.learn(&generator, packets);
+    /// Compares the verdicts since the last call, behind a trial that sent this. A verdict may be of a flow of a trial before.
+    pub(super) fn compare(&mut self, sent: Option<Sent>, log: &Log) {
+        if let Some(Sent {
+            offered: Offered::Made(generator),
+            packets,
+            at,
+        }) = sent
+        {
+            self.learn(&generator, packets, at);
         }
-        let (decided, _) = log.take();
+        let (decided, not_kept) = log.take();
+        self.not_kept += not_kept;
         for flow in decided {
             self.judge_one(&flow);
         }
     }
 
     /// The flows of a generator's first packets.
-    fn learn(&mut self, generator: &Generator, packets: u64) {
+    fn learn(&mut self, generator: &Generator, packets: u64, at: usize) {
         let Some(catalogue) = generator.catalogue() else {
             return;
         };
@@ -61,7 +90,13 @@ impl Flows {
             let name = conversation.server_name();
             let name = name.map(|name| Log::digest(name.as_bytes()));
             if let Some(key) = key_of(&frame) {
-                self.sent.insert(key, (conversation.application(), name));
+                let application = conversation.application();
+                let said = Said {
+                    at,
+                    application,
+                    name,
+                };
+                self.sent.insert(key, said);
             }
         }
     }
@@ -71,7 +106,12 @@ impl Flows {
         let [c, d] = flow.ports;
         let mut ends = [(a, c), (b, d)];
         ends.sort_unstable();
-        let Some((application, name)) = self.sent.get(&(ends, flow.is_tcp)) else {
+        let Some(Said {
+            at,
+            application,
+            name,
+        }) = self.sent.get(&(ends, flow.is_tcp))
+        else {
             self.unknown += 1;
             return;
         };
@@ -100,23 +140,32 @@ impl Flows {
         match is_right {
             true => self.right += 1,
             false => {
-                self.wrong += 1;
-                let said = || format!("a flow of {} was taken for {:?}", application.name(), label);
-                self.first_wrong.get_or_insert_with(said);
+                let said = format!("a flow of {} was taken for {label:?}", application.name());
+                self.wrong.push((*at, said));
             }
         }
     }
 
-    /// Without losses every verdict has to be right. What is lost may have been what a verdict rests on.
+    /// Verdicts of flows of these trials, which lost no packet, have to be right, and not all of them guessed. What is lost may have been what a verdict
+    /// rests on.
     ///
     /// # Errors
     /// The first wrong verdict.
-    pub(super) fn judge(&self, is_lossless: bool) -> Result<(), String> {
-        match &self.first_wrong {
-            Some(wrong) if is_lossless => {
-                Err(format!("{} verdicts are wrong: {wrong}", self.wrong))
-            }
-            _ => Ok(()),
+    pub(super) fn judge(&self, lossless: impl Iterator<Item = usize>) -> Result<(), String> {
+        let lossless: HashSet<usize> = lossless.collect();
+        let mut wrong = (self.wrong.iter()).filter(|(at, _)| lossless.contains(at));
+        if let Some((_, said)) = wrong.next() {
+            let count = 1 + wrong.count();
+            return Err(format!(
+                "{count} verdicts of trials without losses are wrong: {said}"
+            ));
+        }
+        match self.right == 0 && self.guessed > GUESSED_MAX && !lossless.is_empty() {
+            true => Err(format!(
+                "{} flows, none of which was recognised by what it says",
+                self.guessed
+            )),
+            false => Ok(()),
         }
     }
 
@@ -124,8 +173,9 @@ impl Flows {
         let counts = [
             ("verdicts_right", self.right),
             ("verdicts_guessed", self.guessed),
-            ("verdicts_wrong", self.wrong),
+            ("verdicts_wrong", self.wrong.len() as u64),
             ("verdicts_unchecked", self.unknown),
+            ("verdicts_not_kept", self.not_kept),
         ];
         let counts = counts.map(|(name, count)| (name.to_owned(), count));
         record.counts.extend(counts);

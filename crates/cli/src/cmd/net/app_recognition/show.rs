@@ -2,6 +2,7 @@
 
 use dpb_core::measure::Record;
 
+use crate::cmd::net::bench::figure;
 use crate::cmd::net::flow_table::{seconds, shown_load};
 use crate::cmd::sweep::{self, parameter};
 use crate::output::{self, Column, Table, evidence, percent, short, short_ns, verdict};
@@ -110,10 +111,7 @@ pub(super) fn for_people(records: &[Record]) -> Table {
         Column::noted("verdict"),
     ]);
     for record in records {
-        let figure = |name: &str, text: fn(f64) -> String| {
-            let summary = record.summary.get(name);
-            summary.map_or_else(|| "-".to_owned(), |summary| text(summary.median))
-        };
+        let figure = |name: &str, text: fn(f64) -> String| figure(record, name, text);
         table.row([
             parameter(record, "side"),
             parameter(record, "size"),

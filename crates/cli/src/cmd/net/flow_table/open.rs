@@ -1,17 +1,17 @@
 //! Open loops: trials of the program in software, and of the model.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use dpb_core::measure::{Interference, Record};
 use dpb_core::{Clock, PacketPort, VirtualClock, WallClock};
-use dpb_net::pipeline::{self, Idle, Line, Make, Shard, WhenFull};
+use dpb_net::pipeline::{self, Line, Make, Shard, WhenFull};
 use dpb_net::port::{End, Spread, pair_of};
 use dpb_net::programs::flow_table::{Card, Counts, FlowTable, Totals};
 use dpb_net::traffic::{Schedule, Traffic};
-use dpb_net::trial::{Hosted, LEAD_NS, Plan, Pool};
+use dpb_net::trial::{LEAD_NS, Plan, Pool};
 
-use super::{Args, Test, Topology};
+use super::{Args, Test};
+use crate::cmd::net::bench::host;
 use crate::cmd::net::end_to_end::{Lab, Load, Meter, Metered, Run, Runs};
 
 /// Packets of a burst.
@@ -76,18 +76,9 @@ pub(super) fn software(
         };
         loops.push((name, Box::new(make)));
     }
-    let system = match test.topology {
-        Topology::Embedded => Hosted::inline(loops).map_err(|error| error.to_string())?,
-        Topology::Separated => {
-            let settings = pipeline::Settings {
-                cores: args.runs.pins().into_iter().skip(1).collect(),
-                idle: Idle::Yield,
-                clock: Arc::clone(&clock),
-                patience: Duration::from_secs(5),
-            };
-            Hosted::threads(loops, &settings).map_err(|error| error.to_string())?
-        }
-    };
+    let pins = args.runs.pins();
+    let cores = pins.get(1..).unwrap_or_default();
+    let system = host(loops, test.place, cores, &clock)?;
     let mut lab = Lab {
         clock: &*clock,
         from: spread(near_in),
@@ -96,11 +87,13 @@ pub(super) fn software(
         plan: plan(args, test, load),
         pool: Pool::default(),
     };
-    let before = totals(&counts);
+    // Before each trial, and behind the last one.
+    let mut looks = Vec::new();
     let runs = lab.runs(&args.runs, load, &meters, |_, trial, _| {
+        looks.push(totals(&counts));
         traffic(args, test, trial)
     })?;
-    let ran = totals(&counts).since(&before);
+    looks.push(totals(&counts));
     let Lab { system, .. } = lab;
     for account in system.stop().map_err(|error| error.to_string())? {
         account.check().map_err(|error| error.to_string())?;
@@ -119,14 +112,13 @@ pub(super) fn software(
         "program_ns_per_packet",
         runs.runs.iter().map(each).collect(),
     );
-    note_flows(&mut record, &ran);
-    Ok(record)
-}
-
-/// The tables' counts, the trial that warmed up and invalid ones included.
-fn note_flows(record: &mut Record, ran: &Totals) {
-    let missed = (ran.began + ran.full) as f64 / ran.packets.max(1) as f64;
-    record.sample("missed_ratio", vec![missed]);
+    let missed = |run: &Run| {
+        let ran = looks[run.at + 1].since(&looks[run.at]);
+        (ran.began + ran.full) as f64 / ran.packets.max(1) as f64
+    };
+    record.sample("missed_ratio", runs.runs.iter().map(missed).collect());
+    // The trial that warmed up and invalid ones included.
+    let ran = looks[looks.len() - 1].since(&looks[0]);
     let counts = [
         ("table_packets", ran.packets),
         ("flows_begun", ran.began),
@@ -135,6 +127,7 @@ fn note_flows(record: &mut Record, ran: &Totals) {
     ];
     let counts = counts.map(|(name, count)| (name.to_owned(), count));
     record.counts.extend(counts);
+    Ok(record)
 }
 
 /// Trials of the model, in virtual time.
@@ -185,14 +178,13 @@ pub(super) fn hardware(
     let card = &lab.system;
     card.check()?;
     stats.push((card.stats(), card.software_stats()));
-    // Of the trials behind the one that warms up.
-    let spans = stats[1..].windows(2);
-    let missed = spans.map(|pair| {
-        let (before, after) = (pair[0].0, pair[1].0);
+    let missed = runs.runs.iter().map(|run| {
+        let (before, after) = (stats[run.at].0, stats[run.at + 1].0);
         let offered = after.offered - before.offered;
         (after.by_software - before.by_software) as f64 / offered.max(1) as f64
     });
     let missed: Vec<f64> = missed.collect();
+    // Of the trials behind the one that warms up.
     let (first, last) = (stats[1], stats[stats.len() - 1]);
     let counts = [
         ("by_hardware", last.0.by_hardware - first.0.by_hardware),

@@ -50,7 +50,12 @@ pub(super) struct Found {
 
 /// Why there is no number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NoNumber(pub(super) String);
+pub(super) enum NoNumber {
+    /// This machine, or this load, does not allow one.
+    Unsupported(String),
+    /// A check failed.
+    Failed(String),
+}
 
 impl Question {
     /// Answers it, by trials of `trial`, which is told the kind. `keep` takes each finding as it comes.
@@ -68,10 +73,7 @@ impl Question {
         let highest = match highest {
             Ok(highest) => Ok(highest),
             Err(SearchError::Measurer(error)) => return Err(error),
-            Err(error) => Err(NoNumber(format!(
-                "the highest rate: {}",
-                said(&error, "packets a second")
-            ))),
+            Err(error) => Err(no_number(&error, "the highest rate: ", "packets a second")),
         };
         for &rate in &self.rates {
             for kind in 0..self.kinds {
@@ -96,15 +98,14 @@ impl Question {
         highest: HighestRate,
         trial: &mut impl FnMut(Load) -> Result<Option<TrialOutput>, E>,
     ) -> Result<Result<Found, NoNumber>, E> {
-        let no = |why: String| Ok(Err(NoNumber(why)));
         let packets_per_s = match (rate, highest.packets_per_s()) {
             (Rate::Of(rate), _) => rate,
             (Rate::Part(part), Some(max)) => part * max,
             (Rate::Part(_), None) => {
-                return no(format!(
+                return Ok(Err(NoNumber::Unsupported(format!(
                     "no rate upholds the goal, down to {:.0} packets a second, so there is no part of the highest",
                     highest.found.upper.unwrap_or(highest.offered_max)
-                ));
+                ))));
             }
         };
         let mut searches = Vec::with_capacity(self.repeat);
@@ -112,7 +113,7 @@ impl Question {
             match find(&self.goal, packets_per_s, self.cores, &self.patience, trial) {
                 Ok(found) => searches.push(found),
                 Err(SearchError::Measurer(error)) => return Err(error),
-                Err(error) => return no(said(&error, "ns of work a packet")),
+                Err(error) => return Ok(Err(no_number(&error, "", "ns of work a packet"))),
             }
         }
         let free = searches
@@ -120,11 +121,11 @@ impl Question {
             .filter_map(Headroom::cores_free)
             .fold(0.0, f64::max);
         if free > f64::from(self.cores) {
-            return no(format!(
+            return Ok(Err(NoNumber::Failed(format!(
                 "the system bore more work ({free:.3} cores) than its {} cores have time for: trials are too short, so that it falls behind without a loss, or \
                  the machine changed its speed; take longer --seconds",
                 self.cores
-            ));
+            ))));
         }
         Ok(Ok(Found {
             packets_per_s,
@@ -134,14 +135,14 @@ impl Question {
     }
 }
 
-/// A search's error, whose loads have this unit.
-fn said<E>(error: &SearchError<E>, unit: &str) -> String {
+/// A search's error, whose loads have this unit. It is no fault of the system's that the generator was late.
+fn no_number<E>(error: &SearchError<E>, before: &str, unit: &str) -> NoNumber {
     match error {
-        SearchError::Invalid { load, tried } => format!(
-            "no trial at {load:.1} {unit} was valid, of {tried} one after another: as a rule the generator was late, since something else took its core; take a lower \
+        SearchError::Invalid { load, tried } => NoNumber::Unsupported(format!(
+            "{before}no trial at {load:.1} {unit} was valid, of {tried} one after another: as a rule the generator was late, since something else took its core; take a lower \
              rate, shorter --seconds, or a machine with nothing else to do"
-        ),
-        other => other.to_string(),
+        )),
+        other => NoNumber::Failed(format!("{before}{other}")),
     }
 }
 
@@ -255,8 +256,12 @@ mod tests {
             Ok(None)
         });
         assert_eq!(findings.len(), 4);
+        let unsupported = |finding: &Finding| match &finding.headroom {
+            Err(NoNumber::Unsupported(why)) => why.clone(),
+            other => panic!("{other:?}"),
+        };
         for finding in &findings {
-            let NoNumber(why) = finding.headroom.as_ref().expect_err("no number");
+            let why = unsupported(finding);
             assert!(why.contains("generator was late"), "{why}");
         }
         // Late only when there is work: the highest rate is found.
@@ -265,7 +270,7 @@ mod tests {
             false => system(1000.0, &[1.0])(kind, load),
         };
         let findings = answers(&question(&[Rate::Of(1e5)], 1), late_with_work);
-        let NoNumber(why) = findings[0].headroom.as_ref().expect_err("no number");
+        let why = unsupported(&findings[0]);
         assert!(
             why.contains("ns of work a packet") && why.contains("of 3"),
             "{why}"
@@ -283,7 +288,9 @@ mod tests {
             }))
         };
         let findings = answers(&question(&[Rate::Of(1e5)], 1), endless);
-        let NoNumber(why) = findings[0].headroom.as_ref().expect_err("no number");
+        let Err(NoNumber::Failed(why)) = &findings[0].headroom else {
+            panic!("{:?}", findings[0]);
+        };
         assert!(why.contains("more work (1.250 cores)"), "{why}");
     }
 

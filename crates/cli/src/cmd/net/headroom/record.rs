@@ -1,12 +1,12 @@
 //! What a record says of a search: its numbers, what was counted, the verdict.
 
-use dpb_core::measure::statistics::judge;
-use dpb_core::measure::{Check, Interference, Record, Summary};
+use dpb_core::measure::{Interference, Record, Summary};
 use dpb_net::headroom::{Headroom, Speed};
 use dpb_net::search::Irregular;
 
 use super::find::Found;
 use super::rig::Counts;
+use crate::cmd::net::bench::judge_searches;
 
 /// What was found, and what is needed to say it.
 pub(super) struct Measured<'a> {
@@ -78,74 +78,45 @@ impl Measured<'_> {
 
 /// Adds what the trials of a search have counted, and that it was checked.
 pub(super) fn fill_counts(record: &mut Record, counts: &Counts) {
-    let Counts {
-        trials,
-        invalid,
-        offered,
-        refused,
-        delivered,
-        dropped,
-        unexplained,
-        corrupted,
-        duplicates,
-        foreign,
-        units,
-    } = *counts;
-    for (name, count) in [
-        ("trials", trials),
-        ("trials_invalid", invalid),
-        ("packets_offered", offered),
-        ("packets_refused", refused),
-        ("packets_delivered", delivered),
-        ("packets_dropped", dropped),
-        ("packets_unexplained", unexplained),
-        ("packets_corrupted", corrupted),
-        ("packets_duplicate", duplicates),
-        ("packets_foreign", foreign),
-        ("units_of_work", units),
-    ] {
-        record.counts.insert(name.to_owned(), count);
+    counts.packets.note(record);
+    record
+        .counts
+        .insert("units_of_work".to_owned(), counts.units);
+    if let Some(check) = &mut record.check {
+        check.against += "; units of work = those asked for";
     }
-    record.check = Some(Check {
-        against: "each packet's number and bytes; offered = refused + delivered + dropped + unexplained; units of work = those asked for".to_owned(),
-        compared: delivered,
-        digest: None,
-    });
 }
 
-/// The verdict. One search is many trials, so it is judged by its own end; several are runs like any other.
+/// The verdict. A search without a lower bound found nothing free.
 pub(super) fn judged(
     record: &mut Record,
     found: &Found,
     workers: u32,
     interference: &Interference,
 ) {
-    let values: Vec<f64> = found
-        .searches
-        .iter()
-        .filter_map(Headroom::cores_free)
-        .collect();
-    let asked = found.searches.len();
-    let mut stability = match &values[..] {
-        [] => judge(&[1.0; 3], 3, workers, interference),
-        [one] => judge(&[*one; 3], 3, workers, interference),
-        all => judge(all, asked, workers, interference),
+    let free = |search: &Headroom| search.cores_free().unwrap_or(0.0);
+    let values: Vec<f64> = found.searches.iter().map(free).collect();
+    judge_searches(
+        record,
+        &values,
+        values.len(),
+        u64::from(workers),
+        interference,
+    );
+    let Some(stability) = &mut record.stability else {
+        return;
     };
-    if values.len() < 2 {
-        stability.cv = None;
-    }
     for search in &found.searches {
         let Some(Irregular::OutOfTime) = search.found.irregular else {
             continue;
         };
         stability.reasons.push(format!(
             "the search's time was over: between {:.3} and {} cores; take a longer --limit",
-            search.cores_free().unwrap_or(0.0),
+            free(search),
             search
                 .cores_free_at_most()
                 .map_or("all".to_owned(), |most| format!("{most:.3}"))
         ));
     }
     stability.stable = stability.reasons.is_empty();
-    record.stability = Some(stability);
 }

@@ -12,14 +12,12 @@ use dpb_net::pipeline::{self, Idle, Line, Make, Settings, Shard, Stage, WhenFull
 use dpb_net::programs::forward::{Addresses, bridge};
 use dpb_net::search::TrialOutput;
 use dpb_net::traffic::{Flows, Generator, Profile, Schedule, Sizes};
-use dpb_net::trial::{
-    self, Account, Between, Drops, Hosted, Pool, SystemUnderTest, TrialError, Validity,
-};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use dpb_net::trial::{self, Between, Drops, Hosted, Pool, SystemUnderTest, TrialError};
 
 use super::kind::{Chosen, Maker};
 use super::link::{Link, LinkName, Report};
 use super::namespaces::{UDP_PORT, Wires};
+use crate::cmd::net::bench::{self, Counted, pin};
 use crate::interrupt;
 
 /// Packets that the system receives at once.
@@ -51,19 +49,11 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// What the trials since the last look have counted.
-#[derive(Clone, Copy, Debug, Default)]
+/// What the trials with work since the last look have counted.
+#[derive(Default)]
 pub(super) struct Counts {
-    pub(super) trials: u64,
-    pub(super) invalid: u64,
-    pub(super) offered: u64,
-    pub(super) refused: u64,
-    pub(super) delivered: u64,
-    pub(super) dropped: u64,
-    pub(super) unexplained: u64,
-    pub(super) corrupted: u64,
-    pub(super) duplicates: u64,
-    pub(super) foreign: u64,
+    pub(super) packets: Counted,
+    /// Units of work, those of trials that say nothing included.
     pub(super) units: u64,
 }
 
@@ -115,22 +105,6 @@ struct System {
     dropped: Option<Arc<AtomicU64>>,
     dropped_told: u64,
     is_counted: bool,
-}
-
-/// Keeps this thread to these cores; to none in particular if there are none.
-///
-/// # Errors
-/// The kernel's.
-pub(super) fn pin(cores: &[u32]) -> Result<(), String> {
-    if cores.is_empty() {
-        return Ok(());
-    }
-    let mut set = CpuSet::new();
-    for core in cores {
-        set.set(*core as usize);
-    }
-    sched_setaffinity(None, &set)
-        .map_err(|error| format!("a thread cannot be pinned to {cores:?}: {error}"))
 }
 
 impl Rig {
@@ -255,47 +229,28 @@ impl Rig {
             return Err(Broken::Wrong(fault.to_string()));
         }
         let lost_here = self.to.stats().receive_lost.total() - lost_before;
-        let invalid = match outcome.validity {
-            Validity::Late { packets, allowed } => Some(format!(
-                "{packets} packets of {} were offered too late, and {allowed} may be",
-                outcome.account.offered
-            )),
-            Validity::Valid if lost_here > 0 => Some(format!(
-                "{lost_here} packets had come back and were lost by the generator's own port"
-            )),
-            Validity::Valid if in_flight > 0 => Some(format!(
-                "the system still had {in_flight} packets long after its end"
-            )),
-            Validity::Valid => None,
-        };
-        let Account {
-            offered,
-            refused,
-            delivered,
-            duplicates,
-            corrupted,
-            foreign,
-            ..
-        } = outcome.account;
-        let mut none = Counts::default();
+        let invalid = bench::invalid(&outcome);
+        let invalid = invalid.or_else(|| {
+            (lost_here > 0).then(|| {
+                format!(
+                    "{lost_here} packets had come back and were lost by the generator's own port"
+                )
+            })
+        });
+        let invalid = invalid.or_else(|| {
+            (in_flight > 0)
+                .then(|| format!("the system still had {in_flight} packets long after its end"))
+        });
+        let is_valid = invalid.is_none();
+        if !is_valid {
+            self.last_invalid.clone_from(&invalid);
+        }
         // Those of the search for the highest rate, in which nobody works, are no kind's.
-        let counts = match load.work_ns_per_packet > 0.0 {
-            true => &mut self.counts,
-            false => &mut none,
-        };
-        counts.trials += 1;
-        counts.invalid += u64::from(invalid.is_some());
-        counts.offered += offered;
-        counts.refused += refused;
-        counts.delivered += delivered;
-        counts.dropped += outcome.account.drops.packets();
-        counts.unexplained += offered - refused - delivered - outcome.account.drops.packets();
-        counts.duplicates += duplicates;
-        counts.corrupted += corrupted;
-        counts.foreign += foreign;
-        counts.units += done;
-        if invalid.is_some() || offered == 0 {
-            self.last_invalid = invalid;
+        if load.work_ns_per_packet > 0.0 {
+            self.counts.packets.add(&outcome, invalid);
+            self.counts.units += done;
+        }
+        if !is_valid {
             return Ok(None);
         }
         self.check_work(done, units, after - before)?;
@@ -348,12 +303,7 @@ impl Rig {
         if let Some(fault) = self.dial.fault() {
             return Broken::Wrong(fault.to_string());
         }
-        let mut said = error.to_string();
-        let mut cause = std::error::Error::source(error);
-        while let Some(error) = cause {
-            said = format!("{said}: {error}");
-            cause = error.source();
-        }
+        let said = bench::said(error);
         match error {
             TrialError::TooLong { .. } | TrialError::Memory(_) | TrialError::Traffic(_) => {
                 Broken::Absent(said)

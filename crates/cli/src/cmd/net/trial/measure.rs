@@ -1,38 +1,25 @@
 //! Trials of one test, and the records that come of them.
 
 mod search;
-mod tally;
 
 use std::sync::Arc;
 
-use dpb_core::measure::{Interference, Outcome as Ended, Record, Stability, Watch};
+use dpb_core::measure::{Outcome as Ended, Record, Stability, Watch};
 use dpb_core::{Clock, WallClock};
 use dpb_micro::Broken;
 use dpb_net::traffic::Generator;
-use dpb_net::trial::{Between, Plan, TrialError, Trials, Validity};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use dpb_net::trial::{Between, Plan, TrialError, Trials};
 
+use super::super::bench::{self, Counted, OfRuns, Pinned};
 use super::super::traffic::frame_bytes_mean;
 use super::system::Bench;
 use super::{Args, Test, Work};
 use crate::cmd::sweep::{self, RunFlags};
 use crate::exit::Failure;
 use crate::{Globals, interrupt};
-use tally::{OfRuns, Tally};
 
 /// Trials in vain, one after another, that end a run.
 const INVALID_MAX: u32 = 3;
-
-/// Keeps this thread on the first core that is asked for, and gives the others to the program.
-pub(super) fn pin(runs: &RunFlags) -> Result<(), Failure> {
-    let Some(&core) = runs.pins().first() else {
-        return Ok(());
-    };
-    let mut cores = CpuSet::new();
-    cores.set(core as usize);
-    sched_setaffinity(None, &cores)
-        .map_err(|why| Failure::unavailable(format!("--pin {core}: {why}")))
-}
 
 /// The cores of the program: those behind the first, which is the trial's.
 fn cores(runs: &RunFlags) -> Vec<u32> {
@@ -43,7 +30,7 @@ fn cores(runs: &RunFlags) -> Vec<u32> {
 /// Carries a test out: a record of a load, or one of each goal.
 ///
 /// # Errors
-/// If a port cannot be opened, which no other test changes.
+/// If a port cannot be opened or a core cannot be had, which no other test changes.
 pub(super) fn records(
     args: &Args,
     test: &Test<'_>,
@@ -55,13 +42,15 @@ pub(super) fn records(
     let bench = test
         .system
         .open(&clock, &cores(&args.runs), args.runs.seed, globals)?;
+    let pinned = Pinned::on(args.runs.pins().first().copied());
+    let _pinned = pinned.map_err(Failure::unavailable)?;
     let blank = bench.note(args.record(test));
     let mut bench = Watched::new(bench);
     let mut runner = Runner {
         args,
         test,
         bytes: frame_bytes_mean(&generator),
-        tally: Tally::default(),
+        counted: Counted::default(),
         watch: Watch::start(),
         say,
     };
@@ -147,7 +136,7 @@ impl Stop {
         let Self::Trial(error) = self else {
             return Broken::Unsupported("interrupted".to_owned());
         };
-        let why = said(error);
+        let why = bench::said(error);
         match error {
             TrialError::TooLong { .. }
             | TrialError::Memory(_)
@@ -161,26 +150,11 @@ impl Stop {
     }
 }
 
-/// An error with its causes.
-fn said(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    text
-}
-
 struct Runner<'a> {
     args: &'a Args,
     test: &'a Test<'a>,
     bytes: f64,
-    tally: Tally,
+    counted: Counted,
     watch: Watch,
     say: &'a dyn Fn(&str),
 }
@@ -209,13 +183,24 @@ impl Runner<'_> {
             }
         }
         let interference = self.watch.stop();
-        self.tally.note(&mut record);
+        self.counted.note(&mut record);
         if of_runs.delivered.is_empty() && !interrupt::is_set() {
-            let reason = self.tally.late();
+            let reason = self.counted.why_invalid().to_owned();
             return record.without_numbers(Ended::Unsupported { reason });
         }
+        self.counted.note_latencies(&mut record);
         let series = of_runs.sample(&mut record);
-        self.conclude(&mut record, &series, runs.repeat(), &interference);
+        let workers = 1 + self.test.system.threads();
+        let interrupted = interrupt::is_set();
+        sweep::conclude(
+            &mut record,
+            &series,
+            runs.repeat(),
+            workers,
+            &interference,
+            interrupted,
+        );
+        self.note_invalid(&mut record);
         record
     }
 
@@ -232,8 +217,10 @@ impl Runner<'_> {
                 return Ok(false);
             }
             let outcome = trials.trial(load, seconds)?;
-            self.tally.add(outcome);
-            if outcome.validity == Validity::Valid && outcome.balance.offered > 0 {
+            let invalid = bench::invalid(outcome);
+            let is_valid = invalid.is_none();
+            self.counted.add(outcome, invalid);
+            if is_valid {
                 of_runs.add(outcome, seconds);
                 break;
             }
@@ -241,22 +228,13 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    /// The verdict on a series of runs.
-    fn conclude(
-        &self,
-        record: &mut Record,
-        series: &[f64],
-        asked: usize,
-        interference: &Interference,
-    ) {
-        let workers = 1 + self.test.system.threads();
-        let interrupted = interrupt::is_set();
-        sweep::conclude(record, series, asked, workers, interference, interrupted);
-        if self.tally.invalid > 0 {
+    /// Trials in vain are a reason not to trust the others.
+    fn note_invalid(&self, record: &mut Record) {
+        if self.counted.invalid > 0 {
             let why = format!(
                 "{} trials were invalid: {}",
-                self.tally.invalid,
-                self.tally.late()
+                self.counted.invalid,
+                self.counted.why_invalid()
             );
             unstable(record, why);
         }

@@ -4,16 +4,16 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use dpb_core::measure::Record;
 use dpb_core::{Clock, Evidence, PacketPort};
-use dpb_net::pipeline::{Dispatcher, Idle, Make, Settings, Shard, Station, WhenFull, Work, ring};
-use dpb_net::port::{Looped, pair_of};
+use dpb_net::pipeline::WhenFull;
+use dpb_net::port::pair_of;
 use dpb_net::trial::{Drops, Foreign, Hosted, SystemUnderTest};
 use dpb_net::wire::{self, Wire};
 
+use super::super::bench::{Place, Rings, host, loops};
 use super::super::ports::PortName;
 use super::super::program::{
     CommonFlags, EspFlags, FirewallFlags, FlowFlags, NatFlags, Program, ProgramFlags, ProgramName,
@@ -28,8 +28,6 @@ const SYSTEM: &str = "The system under test";
 
 /// Bursts that a ring to another core holds.
 const DEPTH: usize = 8;
-/// For so long a program that is told to stop may finish.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Flags that say what is under test.
 #[derive(Debug, clap::Args)]
@@ -38,9 +36,9 @@ pub(super) struct SystemFlags {
     /// as encrypt,decrypt (what is encrypted alone nobody recognises)
     #[arg(long, value_name = "NAMES", help_heading = SYSTEM, default_value = "bridge")]
     program: Programs,
-    /// The program has threads of its own, or runs on the trial's thread
-    #[arg(long, help_heading = SYSTEM, value_enum, value_delimiter = ',', default_value = "separated")]
-    topology: Vec<Topology>,
+    /// Where the program runs
+    #[arg(long, help_heading = SYSTEM, value_enum, value_delimiter = ',', default_value = "threads")]
+    place: Vec<Place>,
     /// Threads of the program; with several, one more spreads flows over them
     #[arg(long, value_name = "COUNTS", help_heading = SYSTEM, value_parser = args::thread_counts, default_value = "1")]
     threads: List<u64>,
@@ -51,7 +49,7 @@ pub(super) struct SystemFlags {
     #[arg(long, value_name = "TEXT", help_heading = SYSTEM)]
     faults: Option<Faults>,
     /// Instead of a program: the port that packets are sent to, as af-packet:eth0
-    #[arg(long, value_name = "PORT", help_heading = SYSTEM, requires = "to", conflicts_with_all = ["program", "topology", "threads", "faults", "queue"])]
+    #[arg(long, value_name = "PORT", help_heading = SYSTEM, requires = "to", conflicts_with_all = ["program", "place", "threads", "faults", "queue"])]
     from: Option<PortName>,
     /// The port at which they arrive
     #[arg(long, value_name = "PORT", help_heading = SYSTEM, requires = "from")]
@@ -73,14 +71,6 @@ pub(super) struct SystemFlags {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Programs(Vec<ProgramName>);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Topology {
-    /// On threads of its own
-    Separated,
-    /// On the trial's thread
-    Embedded,
-}
-
 /// Planted faults, in parts of a million.
 #[derive(Clone, Debug, PartialEq)]
 struct Faults {
@@ -94,7 +84,7 @@ pub(super) enum Choice<'a> {
     /// A program in memory.
     Program {
         flags: &'a SystemFlags,
-        topology: Topology,
+        place: Place,
         threads: u64,
     },
     /// Whatever lies between two ports.
@@ -111,6 +101,8 @@ pub(super) struct Bench {
     pub(super) system: Box<dyn SystemUnderTest>,
     /// The program, if it is one of dpb's.
     program: Option<Program>,
+    /// The wire with planted faults, if there is one.
+    wire: Option<Wire>,
 }
 
 impl Bench {
@@ -130,9 +122,19 @@ impl Bench {
         record
     }
 
-    /// Counts of the program beside those of packets.
+    /// Counts of the program beside those of packets, and the faults that were planted: of all trials, that to warm up included.
     pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
-        self.program.as_ref().map_or_else(Vec::new, Program::counts)
+        let mut counts = self.program.as_ref().map_or_else(Vec::new, Program::counts);
+        if let Some(wire) = &self.wire {
+            let [there, _] = wire.planted();
+            counts.extend([
+                ("planted_lost", there.lost),
+                ("planted_duplicated", there.duplicated),
+                ("planted_corrupted", there.corrupted),
+                ("planted_reordered", there.reordered),
+            ]);
+        }
+        counts
     }
 }
 
@@ -171,15 +173,15 @@ impl SystemFlags {
             return vec![Choice::Ports { from, to }];
         }
         let mut all = Vec::new();
-        for &topology in &self.topology {
+        for &place in &self.place {
             let program = |threads| Choice::Program {
                 flags: self,
-                topology,
+                place,
                 threads,
             };
-            match topology {
-                Topology::Separated => all.extend(self.threads.iter().map(|&n| program(n))),
-                Topology::Embedded => all.push(program(1)),
+            match place {
+                Place::Threads => all.extend(self.threads.iter().map(|&n| program(n))),
+                Place::Inline => all.push(program(1)),
             }
         }
         all
@@ -191,7 +193,7 @@ impl Choice<'_> {
     pub(super) fn threads(self) -> u64 {
         match self {
             Self::Program {
-                topology: Topology::Separated,
+                place: Place::Threads,
                 threads,
                 ..
             } => threads + u64::from(threads > 1),
@@ -214,12 +216,12 @@ impl Choice<'_> {
         match self {
             Self::Program {
                 flags,
-                topology,
+                place,
                 threads,
             } => {
                 let mut record = record
                     .with("link", "memory")
-                    .with("topology", word(topology))
+                    .with("place", word(place))
                     .with("threads", threads)
                     .with("queue", flags.queue);
                 let knows_flows = [ProgramName::Nat44, ProgramName::Firewall];
@@ -254,18 +256,19 @@ impl Choice<'_> {
         seed: u64,
         globals: &Globals,
     ) -> Result<Bench, Failure> {
-        let (flags, topology, threads) = match self {
+        let (flags, place, threads) = match self {
             Self::Program {
                 flags,
-                topology,
+                place,
                 threads,
-            } => (flags, topology, threads),
+            } => (flags, place, threads),
             Self::Ports { from, to } => {
                 return Ok(Bench {
                     from: from.open(clock)?,
                     to: to.open(clock)?,
                     system: Box::new(Foreign),
                     program: None,
+                    wire: None,
                 });
             }
         };
@@ -289,28 +292,21 @@ impl Choice<'_> {
                 (Box::new(from), Box::new(input), Some(wire))
             }
         };
-        let loops = loops(&program, vec![input, Box::new(output)], threads as usize);
-        let hosted = match topology {
-            Topology::Embedded => Hosted::inline(loops).map_err(|error| error.to_string()),
-            Topology::Separated => {
-                let settings = Settings {
-                    cores: cores.to_vec(),
-                    // A thread with a core of its own has nobody to give way to.
-                    idle: match (cores.len() as u64) < self.threads() {
-                        true => Idle::Yield,
-                        false => Idle::Spin,
-                    },
-                    clock: Arc::clone(clock),
-                    patience: PATIENCE,
-                };
-                Hosted::threads(loops, &settings).map_err(|error| error.to_string())
-            }
+        let rings = Rings {
+            bursts: DEPTH,
+            when_full: WhenFull::Hold,
         };
+        let ports = vec![input, Box::new(output) as Box<dyn PacketPort>];
+        let loops = loops(&program, ports, threads as usize, rings, |looped| {
+            Box::new(looped)
+        });
+        let hosted = host(loops, place, cores, clock);
         let hosted = hosted.map_err(Failure::unavailable)?;
         Ok(Bench {
             from,
             to: Box::new(to),
             program: Some(program),
+            wire: wire.clone(),
             system: match wire {
                 None => Box::new(hosted),
                 Some(wire) => Box::new(Faulty {
@@ -322,50 +318,6 @@ impl Choice<'_> {
             },
         })
     }
-}
-
-/// The loops of a program over these ports: one shard, or a dispatcher and a station for each thread.
-fn loops(
-    program: &Program,
-    mut ports: Vec<Box<dyn PacketPort>>,
-    threads: usize,
-) -> Vec<(String, Make)> {
-    let mut loops: Vec<(String, Make)> = Vec::new();
-    if threads == 1 {
-        let program = program.clone();
-        let make: Make = Box::new(move || {
-            let (line, burst) = (program.line(0)?, program.burst());
-            let shard = Shard::new("shard", ports, line, burst, WhenFull::Hold);
-            Ok(Box::new(shard) as Box<dyn Work>)
-        });
-        return vec![("shard".to_owned(), make)];
-    }
-    if program.crossing().is_some() {
-        // More than all rings hold, so that it is never full.
-        let packets = 2 * threads * DEPTH * program.burst();
-        ports.push(Box::new(Looped::new(packets)));
-    }
-    let mut remotes = Vec::new();
-    for shard in 0..threads {
-        let name = format!("station {shard}");
-        let (remote, ring) = ring(name.clone(), DEPTH);
-        remotes.push(remote);
-        let program = program.clone();
-        let make: Make = Box::new(move || {
-            let station = Station::new(Box::new(program.line(shard)?), vec![ring]);
-            Ok(Box::new(station) as Box<dyn Work>)
-        });
-        loops.push((name, make));
-    }
-    let program = program.clone();
-    let make: Make = Box::new(move || {
-        let (spread, burst) = (program.spread()?, program.burst());
-        let dispatcher =
-            Dispatcher::new("dispatcher", ports, spread, remotes, burst, WhenFull::Hold);
-        Ok(Box::new(dispatcher) as Box<dyn Work>)
-    });
-    loops.insert(0, ("dispatcher".to_owned(), make));
-    loops
 }
 
 /// A program behind a wire that loses packets, and counts them.
@@ -454,14 +406,9 @@ impl fmt::Display for Choice<'_> {
         match self {
             Self::Program {
                 flags,
-                topology,
+                place,
                 threads,
-            } => write!(
-                f,
-                "{}, {}, {threads} threads",
-                flags.program,
-                word(*topology)
-            ),
+            } => write!(f, "{}, {}, {threads} threads", flags.program, word(*place)),
             Self::Ports { from, to } => write!(f, "{from} to {to}"),
         }
     }

@@ -2,6 +2,7 @@
 
 use dpb_core::measure::Record;
 
+use crate::cmd::net::bench::figure;
 use crate::cmd::sweep::{self, parameter};
 use crate::output::{Column, Table, evidence, percent, short, short_ns, verdict};
 
@@ -26,7 +27,7 @@ const PARAMETERS: [(&str, &str); 9] = [
     ("program", "program"),
     ("from", "from"),
     ("to", "to"),
-    ("topology", "topology"),
+    ("place", "place"),
     ("threads", "threads"),
     ("backend", "backend"),
     ("size", "size"),
@@ -66,11 +67,7 @@ pub(super) fn for_people(records: &[Record]) -> Table {
         row.extend(
             figures
                 .iter()
-                .map(|(_, name, text)| match record.summary.get(*name) {
-                    Some(summary) => text(summary.median),
-                    None if has(record, name) => "never".to_owned(),
-                    None => "-".to_owned(),
-                }),
+                .map(|(_, name, text)| figure(record, name, *text)),
         );
         let count = |name: &str| {
             record

@@ -9,8 +9,8 @@ use dpb_net::search::{
 
 use super::super::Work;
 use super::super::goals::GoalName;
-use super::tally::Tally;
 use super::{OfBench, Runner, Stop, unstable};
+use crate::cmd::net::bench::{self, Counted, judge_searches};
 use crate::cmd::sweep;
 use crate::interrupt;
 use crate::output::short;
@@ -40,7 +40,7 @@ impl Runner<'_> {
                         .collect();
                 }
                 Err(error @ SearchError::Invalid { .. }) => {
-                    let why = format!("{error}: {}", self.tally.late());
+                    let why = format!("{error}: {}", self.counted.why_invalid());
                     let broken = Broken::Unsupported(why);
                     return records
                         .into_iter()
@@ -58,7 +58,7 @@ impl Runner<'_> {
         }
         let interference = self.watch.stop();
         for (at, record) in records.iter_mut().enumerate() {
-            self.tally.note(record);
+            self.counted.note(record);
             self.of_goal(record, at, &searches, &interference);
         }
         records
@@ -79,12 +79,12 @@ impl Runner<'_> {
         let mut halves = 0;
         loop {
             let settings = flags.settings(load_min, load_max);
-            let mut counted = Counted {
+            let mut counting = Counting {
                 trials: &mut *trials,
-                tally: &mut self.tally,
+                counted: &mut self.counted,
                 say: &|what: &str| (self.say)(&format!(" {}: {what}", number + 1)),
             };
-            match search(goals, &settings, &mut counted) {
+            match search(goals, &settings, &mut counting) {
                 Err(SearchError::Invalid { load, .. })
                     if load == load_max && halves < HALVES_MAX && load_max / 2.0 > load_min =>
                 {
@@ -147,13 +147,14 @@ impl Runner<'_> {
                 .without_numbers(Ended::Unsupported { reason });
             return;
         }
+        let throughputs = throughputs.unwrap_or_default();
         let asked = self.args.search.searches as usize;
-        self.conclude(
-            record,
-            &throughputs.unwrap_or_default(),
-            asked,
-            interference,
-        );
+        let workers = 1 + self.test.system.threads();
+        judge_searches(record, &throughputs, asked, workers, interference);
+        if interrupt::is_set() {
+            record.outcome = Ended::Interrupted;
+        }
+        self.note_invalid(record);
         for why in irregular {
             unstable(record, why);
         }
@@ -181,13 +182,13 @@ fn irregular(result: &GoalResult) -> Option<String> {
 }
 
 /// Trials of a search, each of which is counted.
-struct Counted<'a, 't, 'b> {
+struct Counting<'a, 't, 'b> {
     trials: &'a mut OfBench<'t, 'b>,
-    tally: &'a mut Tally,
+    counted: &'a mut Counted,
     say: &'a dyn Fn(&str),
 }
 
-impl Measurer for Counted<'_, '_, '_> {
+impl Measurer for Counting<'_, '_, '_> {
     type Error = Stop;
 
     fn measure(&mut self, input: TrialInput) -> Result<Option<TrialOutput>, Stop> {
@@ -197,7 +198,7 @@ impl Measurer for Counted<'_, '_, '_> {
         (self.say)(&format!("{} packets/s", short(input.load)));
         let output = self.trials.measure(input)?;
         if let Some(outcome) = self.trials.last() {
-            self.tally.add(outcome);
+            self.counted.add(outcome, bench::invalid(outcome));
         }
         Ok(output)
     }

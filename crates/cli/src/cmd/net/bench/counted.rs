@@ -4,25 +4,28 @@ use std::collections::BTreeMap;
 
 use dpb_core::measure::latency::Latencies;
 use dpb_core::measure::{Check, Record, Samples};
-use dpb_net::trial::{Outcome, Validity};
+use dpb_net::trial::Outcome;
 
 /// A name's ending and the share of packets that it stands for.
-const PERCENTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
+const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
 
-/// Counts of all trials of a record.
+/// Counts of all trials of a record. Of trials that say nothing only their number counts.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(in crate::cmd::net) struct Counted {
     counts: BTreeMap<String, u64>,
-    pub(super) invalid: u64,
-    why_invalid: Option<Validity>,
+    /// Trials that say nothing.
+    pub(in crate::cmd::net) invalid: u64,
+    /// Why the last of them does not.
+    why: Option<String>,
     latencies: Latencies,
 }
 
-impl Tally {
-    pub(super) fn add(&mut self, outcome: &Outcome) {
-        if let Validity::Late { .. } = outcome.validity {
+impl Counted {
+    /// Counts a trial; `invalid` is the reason why it says nothing, if it does not.
+    pub(in crate::cmd::net) fn add(&mut self, outcome: &Outcome, invalid: Option<String>) {
+        if invalid.is_some() {
             self.invalid += 1;
-            self.why_invalid = Some(outcome.validity);
+            self.why = invalid;
             return;
         }
         let account = &outcome.account;
@@ -56,51 +59,54 @@ impl Tally {
         *self.counts.entry(name.to_owned()).or_insert(0) += count;
     }
 
-    pub(super) fn note(&self, record: &mut Record) {
+    /// Adds the counts to a record, and what was checked.
+    pub(in crate::cmd::net) fn note(&self, record: &mut Record) {
         record.counts.extend(self.counts.clone());
-        record
-            .counts
-            .insert("trials_invalid".to_owned(), self.invalid);
-        let hdr = Some(self.latencies.to_base64());
-        let values = Vec::new();
-        record
-            .samples
-            .insert("latency_ns".to_owned(), Samples { values, hdr });
+        let invalid = ("trials_invalid".to_owned(), self.invalid);
+        record.counts.extend([invalid]);
         record.check = Some(Check {
-            against: "each packet's stamp and payload, and the sum of all packets".to_owned(),
+            against: "each packet's stamp and payload; offered = refused + delivered + dropped by reason, and what of another system or of damaged packets is unexplained"
+                .to_owned(),
             compared: self.counts.get("received").copied().unwrap_or(0),
             digest: None,
         });
     }
 
-    /// Why there is no number.
-    pub(super) fn late(&self) -> String {
-        match self.why_invalid {
-            Some(Validity::Late { packets, allowed }) => format!(
-                "the generator was late: {packets} packets were offered after their time, and {allowed} may be; lower the load, give the \
-                 trial a core of its own (--pin), or allow more (--tolerance)"
-            ),
-            _ => "no packet was due; take a higher rate or longer trials".to_owned(),
-        }
+    /// Adds the distribution of latencies, of packets that arrived. It is one of a single load.
+    pub(in crate::cmd::net) fn note_latencies(&self, record: &mut Record) {
+        let samples = Samples {
+            values: Vec::new(),
+            hdr: Some(self.latencies.to_base64()),
+        };
+        record.samples.insert("latency_ns".to_owned(), samples);
+    }
+
+    /// Why the last trial that says nothing does not.
+    pub(in crate::cmd::net) fn why_invalid(&self) -> &str {
+        self.why.as_deref().unwrap_or("there was no trial")
     }
 }
 
 /// What each run at a load gave.
 #[derive(Default)]
-pub(super) struct OfRuns {
+pub(in crate::cmd::net) struct OfRuns {
     offered: Vec<f64>,
-    pub(super) delivered: Vec<f64>,
+    pub(in crate::cmd::net) delivered: Vec<f64>,
+    bytes: Vec<f64>,
     loss: Vec<f64>,
     schedule_errors: Vec<f64>,
     /// Of each of [`PERCENTILES`]; `None` where it is infinite.
-    latencies: [Vec<Option<f64>>; 3],
+    latencies: [Vec<Option<f64>>; PERCENTILES.len()],
 }
 
 impl OfRuns {
-    pub(super) fn add(&mut self, outcome: &Outcome, seconds: f64) {
+    /// Adds a trial in which packets were due for so many seconds.
+    pub(in crate::cmd::net) fn add(&mut self, outcome: &Outcome, seconds: f64) {
         let balance = &outcome.balance;
         self.offered.push(balance.offered as f64 / seconds);
         self.delivered.push(balance.delivered as f64 / seconds);
+        self.bytes
+            .push(outcome.account.delivered_bytes as f64 / seconds);
         self.loss.push(balance.loss_ratio());
         let error = outcome.schedule_errors.percentile_ns(0.99);
         self.schedule_errors.push(error as f64);
@@ -111,10 +117,11 @@ impl OfRuns {
     }
 
     /// Adds the samples to a record, and gives the series by which the runs are judged.
-    pub(super) fn sample(self, record: &mut Record) -> Vec<f64> {
+    pub(in crate::cmd::net) fn sample(self, record: &mut Record) -> Vec<f64> {
         let series = self.delivered.clone();
         record.sample("offered_packets_per_s", self.offered);
         record.sample("packets_per_s", self.delivered);
+        record.sample("bytes_per_s", self.bytes);
         record.sample("loss_ratio", self.loss);
         record.sample("schedule_error_ns_p99", self.schedule_errors);
         for (values, (name, _)) in self.latencies.into_iter().zip(PERCENTILES) {
@@ -130,5 +137,14 @@ impl OfRuns {
             }
         }
         series
+    }
+}
+
+/// A figure of a table: a median; `never` if a lost packet makes it infinite.
+pub(in crate::cmd::net) fn figure(record: &Record, name: &str, text: fn(f64) -> String) -> String {
+    match record.summary.get(name) {
+        Some(summary) => text(summary.median),
+        None if record.counts.contains_key(&format!("{name}_infinite")) => "never".to_owned(),
+        None => "-".to_owned(),
     }
 }
