@@ -294,6 +294,7 @@ impl Program {
             ("nat_mappings", sum(Counts::mappings)),
             ("nat_sessions_began", sum(Counts::began)),
             ("nat_hairpinned", sum(Counts::hairpinned)),
+            ("nat_unsolicited", sum(Counts::unsolicited)),
             ("nat_icmp_errors", sum(Counts::errors)),
         ]
     }
