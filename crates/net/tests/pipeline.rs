@@ -17,6 +17,7 @@ use dpb_net::pipeline::{
     Settings, Shard, Sharding, Stage, Station, WhenFull, Whole, Work, Workers, WorkersError, each,
     ring,
 };
+use dpb_net::port::{Looped, pair};
 use dpb_net::programs::forward::{Addresses, bridge};
 use dpb_net::wire::{End, Plan, Wire};
 use proptest::prelude::*;
@@ -544,6 +545,58 @@ fn a_full_way_out_holds_packets_or_drops_them() {
         assert_eq!(came.len() as u64 + dropped, 200);
         assert_order(&came);
     }
+}
+
+/// Each packet crosses from one core to another by a port that gives back what it takes, holds few, and gets packets of two others faster than it is received from.
+#[test]
+fn a_full_crossing_does_not_wait_for_itself() {
+    const OUT: u16 = 2;
+    const CROSSING: u16 = 3;
+    let [(mut left, near_0), (mut right, near_1), (mut out, near_2)] =
+        [pair(), pair(), pair()].map(|[near, far]| (near, far));
+    let ports: Vec<Box<dyn PacketPort>> = vec![
+        Box::new(near_0),
+        Box::new(near_1),
+        Box::new(near_2),
+        Box::new(Looped::new(64)),
+    ];
+    let (remotes, rings): (Vec<Remote>, Vec<_>) = (0..4).map(|_| ring("core", 4)).unzip();
+    let mut stations: Vec<Station> = (rings.into_iter())
+        .map(|ring| {
+            let crossing = each("crossing", |packet: Packet<'_>| {
+                packet.mark.egress = match packet.mark.ingress {
+                    CROSSING => OUT,
+                    _ => CROSSING,
+                };
+            });
+            Station::new(stage(crossing), vec![ring])
+        })
+        .collect();
+    let sharding = Sharding::new(Toeplitz::new(toeplitz::SYMMETRIC_KEY), 4);
+    let mut dispatcher =
+        Dispatcher::new("dispatcher", ports, sharding, remotes, 32, WhenFull::Hold);
+    for (end, flows) in [(&mut left, 0..20), (&mut right, 20..40)] {
+        let frames = (0..50).flat_map(|i| flows.clone().map(move |flow| of_flow(flow, i, 20)));
+        let mut ready: VecDeque<Buf> = frames.map(|frame| support::buf(&frame)).collect();
+        assert_eq!(end.send(&mut ready).expect("short"), 1000);
+    }
+    let mut came = Vec::new();
+    for _ in 0..500 {
+        dispatcher.turn().expect("memory");
+        let account = dispatcher.account();
+        account.check().expect("balanced");
+        // What has no room stays in front of the ports: a list holds four bursts, and as many are on the way to and at each core.
+        assert!(account.in_flight() < 1300, "{account}");
+        stations.iter_mut().for_each(|station| {
+            station.turn();
+        });
+        out.receive(&mut came, 2000).expect("memory");
+    }
+    assert_eq!(came.len(), 2000, "{}", dispatcher.account());
+    assert_order(&came);
+    let account = dispatcher.account();
+    assert_eq!((account.received.packets, account.in_flight()), (4000, 0));
+    assert_eq!(account.dropped().total().packets, 0);
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl Dispatcher {
         let bursts = on_the_way.sum::<usize>() + lanes.len();
         Self {
             name: name.into(),
-            egress: Egress::new(ports.len(), packets_max * EGRESS_BURSTS, when_full),
+            egress: Egress::new(&ports, packets_max * EGRESS_BURSTS, when_full),
             ports,
             sharding: Box::new(sharding),
             spare: (0..bursts)
@@ -92,7 +92,7 @@ impl Dispatcher {
         }
     }
 
-    /// Receives a burst of each port and spreads it.
+    /// Receives a burst of each port, as far as there is room, and spreads it.
     fn receive(&mut self) -> io::Result<usize> {
         let mut total = 0;
         for _ in 0..self.ports.len() {
@@ -101,6 +101,9 @@ impl Dispatcher {
             let hold = self.when_full == WhenFull::Hold;
             if hold && self.lanes.iter().any(|lane| !lane.ready.is_empty()) {
                 break;
+            }
+            if !self.egress.has_room(at) {
+                continue;
             }
             let result = self.ports[at].receive(&mut self.came, self.packets_max);
             total += self.came.len();
@@ -195,7 +198,7 @@ impl Work for Dispatcher {
             }
         }
         moved += self.egress.flush(&mut self.ports)?;
-        if !self.is_closed && self.egress.has_room() {
+        if !self.is_closed {
             moved += self.receive()?;
         }
         Ok(moved)
