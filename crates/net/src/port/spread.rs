@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dpb_core::port::{PacketPort, PortStats};
+use dpb_core::port::{Arrivals, Count, Dating, Losses, PacketPort, PortStats, too_long};
 use dpb_core::{Buf, SetupError};
 
 use crate::flow::Toeplitz;
@@ -27,8 +28,16 @@ pub struct Spread {
     queues: Vec<VecDeque<Buf>>,
     /// The port that is received from first.
     next: usize,
-    dropped: Arc<AtomicU64>,
-    dropped_before: u64,
+    /// Who dated the packets that the last call of `receive` gave, and the time of each.
+    dated_by: Dating,
+    times_ns: Vec<u64>,
+    /// Packets that it took and dropped, and the reasons.
+    dropped: Count,
+    lost: Losses,
+    /// The number of those, for others.
+    dropped_for_others: Arc<AtomicU64>,
+    /// Packets that it left where they were, as they are too long.
+    refused: Losses,
 }
 
 impl Spread {
@@ -46,14 +55,18 @@ impl Spread {
             queues: (0..count).map(|_| VecDeque::new()).collect(),
             ports,
             next: 0,
-            dropped: Arc::default(),
-            dropped_before: 0,
+            dated_by: Dating::Nothing,
+            times_ns: Vec::new(),
+            dropped: Count::default(),
+            lost: Losses::default(),
+            dropped_for_others: Arc::default(),
+            refused: Losses::default(),
         }
     }
 
     /// Packets that it has dropped since it was made, to be read while it is in use.
     pub fn dropped(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.dropped)
+        Arc::clone(&self.dropped_for_others)
     }
 }
 
@@ -86,11 +99,11 @@ impl Spread {
         Ok(taken)
     }
 
-    /// All, but for those that are too long.
+    /// All, but for those that are too long. A port that fails loses the packets that were on their way to it; the others get theirs, and then the error is given.
     fn send_what_fits(&mut self, packets: &mut VecDeque<Buf>) -> io::Result<usize> {
         let max = self.packet_bytes_max();
         let mut taken = 0;
-        // One that is too long stays in front, for its port to refuse.
+        // One that is too long stays in front, and the next call meets it first.
         while packets.front().is_some_and(|packet| packet.len() <= max)
             && let Some(packet) = packets.pop_front()
         {
@@ -98,22 +111,36 @@ impl Spread {
             self.queues[queue].push_back(packet);
             taken += 1;
         }
-        let mut dropped = 0;
+        let mut failed = None;
         for (port, queue) in self.ports.iter_mut().zip(&mut self.queues) {
-            if queue.is_empty() {
-                continue;
+            while !queue.is_empty() {
+                let (count, reason) = match port.send(queue) {
+                    // There may be more room: a port stops in front of what is no frame to it.
+                    Ok(1..) => continue,
+                    Ok(0) => (queue.len(), &mut self.lost.queue_full),
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                        (1, &mut self.lost.malformed)
+                    }
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                        (queue.len(), &mut self.lost.kernel)
+                    }
+                };
+                *reason += count as u64;
+                for packet in queue.drain(..count) {
+                    self.dropped.add(packet.len());
+                }
             }
-            let sent = port.send(queue);
-            dropped += queue.len() as u64;
-            queue.clear();
-            sent?;
         }
-        self.dropped.fetch_add(dropped, Ordering::Relaxed);
-        self.dropped_before += dropped;
-        if taken == 0 && !packets.is_empty() {
-            return self.ports[0].send(packets);
+        (self.dropped_for_others).store(self.dropped.packets, Ordering::Relaxed);
+        match (failed, packets.front()) {
+            (Some(error), _) => Err(error),
+            (None, Some(packet)) if taken == 0 => {
+                self.refused.too_long += 1;
+                Err(too_long(packet.len(), max))
+            }
+            (None, _) => Ok(taken),
         }
-        Ok(taken)
     }
 }
 
@@ -132,16 +159,49 @@ impl PacketPort for Spread {
     }
 
     fn receive(&mut self, packets: &mut Vec<Buf>, max: usize) -> io::Result<usize> {
-        let mut came = 0;
+        self.times_ns.clear();
+        let before = packets.len();
+        let (mut result, mut dated_by) = (Ok(0), None);
         for _ in 0..self.ports.len() {
             let at = self.next;
             self.next = (at + 1) % self.ports.len();
-            came += self.ports[at].receive(packets, max - came)?;
-            if came == max {
+            let (port, already) = (&mut self.ports[at], packets.len());
+            result = port.receive(packets, max - (already - before));
+            if packets.len() > already {
+                let Arrivals { by, times_ns } = port.arrivals();
+                self.times_ns.extend(times_ns);
+                dated_by = match dated_by {
+                    None => Some(by),
+                    Some(others) if others == by => Some(by),
+                    // Times that count from different starts say nothing beside each other.
+                    Some(_) => Some(Dating::Nothing),
+                };
+            }
+            if result.is_err() || packets.len() - before == max {
                 break;
             }
         }
-        Ok(came)
+        self.dated_by = dated_by.unwrap_or_default();
+        if self.dated_by == Dating::Nothing {
+            self.times_ns.clear();
+        }
+        result.map(|_| packets.len() - before)
+    }
+
+    /// Those of its ports, where one kind of clock has dated all packets.
+    fn arrivals(&self) -> Arrivals<'_> {
+        Arrivals {
+            by: self.dated_by,
+            times_ns: &self.times_ns,
+        }
+    }
+
+    /// That of its port, where there is one. No file stands for several, and who waits polls.
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        match &self.ports[..] {
+            [port] => port.file(),
+            _ => None,
+        }
     }
 
     fn send(&mut self, packets: &mut VecDeque<Buf>) -> io::Result<usize> {
@@ -163,23 +223,28 @@ impl PacketPort for Spread {
                 sum.packets += of.packets;
                 sum.bytes += of.bytes;
             }
-            for (sum, of) in [
-                (&mut all.send_lost, stats.send_lost),
-                (&mut all.refused, stats.refused),
-                (&mut all.receive_lost, stats.receive_lost),
-            ] {
-                sum.queue_full += of.queue_full;
-                sum.no_memory += of.no_memory;
-                sum.too_long += of.too_long;
-                sum.malformed += of.malformed;
-                sum.kernel += of.kernel;
+            add(&mut all.send_lost, stats.send_lost);
+            add(&mut all.receive_lost, stats.receive_lost);
+            // What a port refuses is dropped here otherwise, and counted as that.
+            if self.when_full == WhenFull::Hold {
+                add(&mut all.refused, stats.refused);
             }
         }
         // It took those, and no port did.
-        all.taken.packets += self.dropped_before;
-        all.send_lost.queue_full += self.dropped_before;
+        all.taken.packets += self.dropped.packets;
+        all.taken.bytes += self.dropped.bytes;
+        add(&mut all.send_lost, self.lost);
+        add(&mut all.refused, self.refused);
         all
     }
+}
+
+fn add(sum: &mut Losses, of: Losses) {
+    sum.queue_full += of.queue_full;
+    sum.no_memory += of.no_memory;
+    sum.too_long += of.too_long;
+    sum.malformed += of.malformed;
+    sum.kernel += of.kernel;
 }
 
 impl fmt::Debug for Spread {
@@ -189,134 +254,4 @@ impl fmt::Debug for Spread {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pipeline::Sharding;
-    use crate::port::{End, pair_of};
-    use crate::traffic::{Generator, Profile, StampKey, Traffic};
-
-    fn spread(shards: usize, room: usize, when_full: WhenFull) -> (Spread, Vec<End>) {
-        let pairs = (0..shards).map(|_| pair_of(room));
-        let (near, far): (Vec<_>, Vec<_>) = pairs.map(|[near, far]| (near, far)).unzip();
-        let near = near
-            .into_iter()
-            .map(|end| Box::new(end) as Box<dyn PacketPort>);
-        (Spread::new(near.collect(), when_full), far)
-    }
-
-    fn frames(generator: &Generator, count: u64, port: &mut dyn PacketPort) -> VecDeque<Buf> {
-        let key = StampKey::new(1, 0);
-        let frame = |i| {
-            let mut frame = port.alloc(generator.frame_bytes(i)).expect("memory");
-            generator.write(i, 0, &key, &mut frame);
-            frame
-        };
-        (0..count).map(frame).collect()
-    }
-
-    #[test]
-    fn a_flow_goes_to_one_queue_and_all_queues_have_flows() {
-        let generator = Generator::new(&Profile::new(3)).expect("a profile");
-        let (mut near, mut far) = spread(3, 4096, WhenFull::Drop);
-        let mut ready = frames(&generator, 3000, &mut near);
-        assert_eq!(near.send(&mut ready).expect("room"), 3000);
-        let mut of_flow = std::collections::HashMap::new();
-        let mut total = 0;
-        for (queue, end) in far.iter_mut().enumerate() {
-            let mut came = Vec::new();
-            total += end.receive(&mut came, 4096).expect("works");
-            assert!(came.len() > 500, "{} of 3000 in queue {queue}", came.len());
-            for frame in came {
-                // Addresses and ports of UDP over IPv4.
-                let flow = frame[26..38].to_vec();
-                assert_eq!(*of_flow.entry(flow).or_insert(queue), queue);
-            }
-        }
-        assert_eq!((total, of_flow.len()), (3000, 1000));
-        let stats = near.stats();
-        assert_eq!((stats.taken.packets, stats.in_flight()), (3000, 0));
-    }
-
-    #[test]
-    fn what_a_queue_has_no_room_for_is_dropped_and_counted() {
-        let generator = Generator::new(&Profile::new(3)).expect("a profile");
-        let (mut near, mut far) = spread(2, 16, WhenFull::Drop);
-        let dropped = near.dropped();
-        let mut ready = frames(&generator, 100, &mut near);
-        assert_eq!(near.send(&mut ready).expect("works"), 100);
-        assert!(ready.is_empty());
-        let stats = near.stats();
-        assert_eq!((stats.sent.packets, stats.send_lost.queue_full), (32, 68));
-        assert_eq!((stats.taken.packets, stats.in_flight()), (100, 0));
-        assert_eq!(dropped.load(Ordering::Relaxed), 68);
-        let mut came = Vec::new();
-        let each: Vec<usize> = far
-            .iter_mut()
-            .map(|end| end.receive(&mut came, 99).expect("works"))
-            .collect();
-        assert_eq!(each, [16, 16]);
-        // What comes is received from all, none of which is always first.
-        for end in &mut far {
-            let mut back: VecDeque<Buf> = (0..5).map(|_| end.alloc(60).expect("memory")).collect();
-            end.send(&mut back).expect("room");
-        }
-        came.clear();
-        let turns: Vec<usize> = (0..4)
-            .map(|_| near.receive(&mut came, 3).expect("works"))
-            .collect();
-        assert_eq!((turns.iter().sum::<usize>(), came.len()), (10, 10));
-        let too_long = near.packet_bytes_max() + 1;
-        let mut ready = VecDeque::from([
-            Buf::zeroed(60).expect("memory"),
-            Buf::zeroed(too_long).expect("memory"),
-        ]);
-        assert_eq!(near.send(&mut ready).expect("the first"), 1);
-        assert!(near.send(&mut ready).is_err());
-        assert_eq!(ready.len(), 1);
-    }
-
-    #[test]
-    fn packets_of_a_flow_go_one_way_and_none_is_lost_where_they_wait() {
-        let generator = Generator::new(&Profile::new(3)).expect("a profile");
-        let key = StampKey::new(3, 0);
-        let sharding = Sharding::new(Toeplitz::new(SYMMETRIC_KEY), 3);
-        let (mut spread, mut far) = spread(3, 64, WhenFull::Hold);
-        let mut ready = VecDeque::new();
-        for i in 0..2000 {
-            let mut frame = spread.alloc(generator.frame_bytes(i)).expect("memory");
-            generator.write(i, 0, &key, &mut frame);
-            ready.push_back(frame);
-        }
-        let (mut sent, mut came, mut shards) = (0, Vec::new(), Vec::new());
-        while sent < 2000 {
-            sent += spread.send(&mut ready).expect("no error");
-            assert_eq!(sent + ready.len(), 2000);
-            for (shard, port) in far.iter_mut().enumerate() {
-                let before = came.len();
-                port.receive(&mut came, 64).expect("no error");
-                assert!(came.len() - before <= 64);
-                shards.extend((before..came.len()).map(|_| shard));
-            }
-        }
-        assert_eq!(came.len(), 2000);
-        for (frame, shard) in came.iter().zip(&shards) {
-            assert_eq!(usize::from(sharding.of_one(frame)), *shard);
-        }
-        let per_shard = |shard| shards.iter().filter(|of| **of == shard).count();
-        assert!(
-            (0..3).all(|shard| per_shard(shard) > 400),
-            "{:?}",
-            [0, 1, 2].map(per_shard)
-        );
-        // And back.
-        for (frame, shard) in came.into_iter().zip(shards) {
-            far[shard]
-                .send(&mut VecDeque::from([frame]))
-                .expect("no error");
-            let mut back = Vec::new();
-            assert_eq!(spread.receive(&mut back, 9).expect("no error"), 1);
-        }
-        let stats = spread.stats();
-        assert_eq!((stats.taken.packets, stats.delivered.packets), (2000, 2000));
-    }
-}
+mod tests;
