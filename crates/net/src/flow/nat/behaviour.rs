@@ -96,7 +96,7 @@ pub enum Translated {
 /// Why a packet is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// All outside ports that it could have are taken.
+    /// All outside ports that it could have are taken; with [`Mapping::AddressAndPortDependent`], all that were drawn.
     NoPort,
     /// There is no room for its session.
     Full,

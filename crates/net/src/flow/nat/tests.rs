@@ -547,6 +547,51 @@ fn csit_sizes_fill_their_addresses() {
     }
 }
 
+/// All ports of an address are taken for one server, nearly: no packet is worth looking through them all.
+#[test]
+fn a_port_is_drawn_in_bounded_time() {
+    use std::cell::Cell;
+    let steps = Cell::new(0);
+    let counting = |_: &Tuple<u32>| {
+        steps.set(steps.get() + 1);
+        0
+    };
+    let behaviour = Behaviour {
+        keeps_parity: false,
+        ..symmetric()
+    };
+    let mut nat = Nat::new(behaviour, vec![OUT], 100_000, counting, 0, 7).expect("a NAT");
+    let (mut mapped, mut refused, mut most) = (0, 0, 0);
+    for i in 0..66_000 {
+        let sent = datagram((HOST + i / 60_000, i as u16), (SERVER, 53));
+        steps.set(0);
+        let mut out = Vec::new();
+        nat.burst(Realm::Inside, &[sent], 0, &mut out, |_, _| {});
+        match out[0] {
+            Translated::To(_) => mapped += 1,
+            Translated::Refused(Refusal::NoPort) => refused += 1,
+            other => panic!("{other:?}"),
+        }
+        most = most.max(steps.get());
+        assert!(
+            refused == 0 || mapped > 62_000,
+            "the first is refused at {mapped}"
+        );
+    }
+    assert!(refused > 0 && mapped <= 64_512);
+    assert!((100..=512).contains(&most), "{most} ports were looked at");
+}
+
+#[test]
+fn strides_lead_everywhere() {
+    let mut random = SplitMix64::new(5);
+    for count in [1, 2, 40, 63, 64_512, 1 << 16] {
+        let stride = super::choice::stride(count, &mut random);
+        let places: HashSet<usize> = (0..count).map(|i| i * stride % count).collect();
+        assert_eq!(places.len(), count);
+    }
+}
+
 #[test]
 fn a_full_table_of_sessions_is_an_outcome() {
     let mut nat = Nat::new(Behaviour::default(), vec![OUT], 3, alone, 0, 7).expect("a NAT");
