@@ -7,7 +7,7 @@
 //!   the packet, 2; its arrival in milliseconds, 4. All in network order: 20 or 44 bytes. An item of another length is refused.
 //! * Output, 8 bytes: what came of it ([`Verdict`]) and the number of the flow, 4 bytes each, little endian; all ones where there is no flow.
 //!
-//! Time is that of the packets, and does not go back: one that comes late counts as one of the newest time before it. Flows that are over end after each job, so far as
+//! Time is that of the packets, from the first one on, and does not go back: one that comes late counts as one of the newest time before it. Flows that are over end after each job, so far as
 //! [`Timeouts::turn_ms`] asks for. Their counters go to the operator's totals ([`FlowTable::backend`]).
 //!
 //! With [`Missing::Report`] the table holds the flows that it was prepared with, and no others, for ever, as one that a control plane fills. What comes of a packet then
@@ -175,7 +175,9 @@ struct ShardOf<A, const N: usize> {
     table: Table<N>,
     totals: Totals,
     page: Page<Totals>,
-    /// The newest time.
+    /// The time of the first packet, from which the table's counts: flows that there were from the start begin with it.
+    start_ms: Option<u32>,
+    /// The newest time, from there.
     now_ms: u32,
     /// Packets of a job, those of one time together, each with its time; and what came of them.
     seen: Vec<Seen<N>>,
@@ -328,6 +330,7 @@ impl<A: Address<N>, const N: usize> ShardOf<A, N> {
             table: table.expect("memory for a table of flows"),
             totals: Totals::default(),
             page: ledger.open(),
+            start_ms: None,
             now_ms: 0,
             seen: Vec::new(),
             times: Vec::new(),
@@ -351,6 +354,8 @@ impl<A: Address<N>, const N: usize> ShardOf<A, N> {
                     // Flows that end with their connection would be begun anew.
                     seen.flags = None;
                 }
+                let start_ms = *self.start_ms.get_or_insert(time_ms);
+                let time_ms = time_ms.wrapping_sub(start_ms);
                 let is_later = time_ms.wrapping_sub(self.now_ms) <= u32::MAX / 2;
                 self.now_ms = if is_later { time_ms } else { self.now_ms };
                 self.seen.push(seen);
