@@ -19,6 +19,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::lift::OneKernel;
+use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::packet::TCP;
 use dpb_core::random::SplitMix64;
 use dpb_core::{Backend, Batch, BatchOut, JobError, Kernel, Limits, OutputShape, Unsupported};
@@ -142,6 +143,7 @@ impl FlowTable {
                 );
                 return Err(Unsupported { reason });
             }
+            spec.fits(memory_available_bytes())?;
             Ok(FlowTableKernel {
                 spec: *spec,
                 timeouts,
@@ -149,6 +151,24 @@ impl FlowTable {
             })
         });
         (backend.with_limits(Limits::new(NonZeroU32::MAX)), reader)
+    }
+
+    /// Checks that there is memory for a queue's table.
+    fn fits(&self, available: u64) -> Result<(), Unsupported> {
+        let needed = match self.addresses {
+            FlowAddresses::V4 => Table::<2>::bytes(self.capacity as usize),
+            FlowAddresses::V6 => Table::<5>::bytes(self.capacity as usize),
+        };
+        if needed <= available {
+            return Ok(());
+        }
+        let reason = format!(
+            "a table for {} flows takes {} MiB in each queue, and {} MiB of memory are available; ask for a smaller one",
+            self.capacity,
+            needed >> 20,
+            available >> 20
+        );
+        Err(Unsupported { reason })
     }
 }
 
@@ -168,6 +188,8 @@ pub struct Scratch(Shard);
 enum Shard {
     V4(ShardOf<u32, 2>),
     V6(ShardOf<u128, 5>),
+    /// Others have taken the memory that there was when the operator was prepared: each job ends with that error.
+    NoMemory,
 }
 
 #[derive(Debug)]
@@ -319,7 +341,8 @@ fn read_item<A: Address<N>, const N: usize>(item: &[u8]) -> Option<(Seen<N>, u32
 }
 
 impl<A: Address<N>, const N: usize> ShardOf<A, N> {
-    fn new(kernel: &FlowTableKernel) -> Self {
+    /// `None` if there is no memory for the table.
+    fn new(kernel: &FlowTableKernel) -> Option<Self> {
         let FlowTableKernel {
             spec,
             timeouts,
@@ -327,7 +350,7 @@ impl<A: Address<N>, const N: usize> ShardOf<A, N> {
         } = kernel;
         let table = Table::new(spec.capacity as usize, HashKey::new(spec.seed), *timeouts);
         let mut shard = Self {
-            table: table.expect("memory for a table of flows"),
+            table: table.ok()?,
             totals: Totals::default(),
             page: ledger.open(),
             start_ms: None,
@@ -342,7 +365,7 @@ impl<A: Address<N>, const N: usize> ShardOf<A, N> {
             let (key, direction) = A::key(flow_of::<A, N>(spec.seed, i));
             shard.table.put(key, direction, 0);
         }
-        shard
+        Some(shard)
     }
 
     fn run(&mut self, batch: Batch<'_>, out: BatchOut<'_>, missing: Missing) {
@@ -447,13 +470,12 @@ fn write_each<A: Address<N>, const N: usize>(
 impl Kernel for FlowTableKernel {
     type Scratch = Scratch;
 
-    /// # Panics
-    /// If there is no memory for the table.
     fn scratch(&self) -> Scratch {
-        Scratch(match self.spec.addresses {
-            FlowAddresses::V4 => Shard::V4(ShardOf::new(self)),
-            FlowAddresses::V6 => Shard::V6(ShardOf::new(self)),
-        })
+        let shard = match self.spec.addresses {
+            FlowAddresses::V4 => ShardOf::new(self).map(Shard::V4),
+            FlowAddresses::V6 => ShardOf::new(self).map(Shard::V6),
+        };
+        Scratch(shard.unwrap_or(Shard::NoMemory))
     }
 
     fn shape(&self) -> OutputShape {
@@ -473,7 +495,11 @@ impl Kernel for FlowTableKernel {
         match &mut scratch.0 {
             Shard::V4(shard) => shard.run(batch, out, self.spec.missing),
             Shard::V6(shard) => shard.run(batch, out, self.spec.missing),
+            Shard::NoMemory => return Err(JobError::Device(-libc::ENOMEM)),
         }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

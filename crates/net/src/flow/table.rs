@@ -84,6 +84,13 @@ impl<const N: usize> Table<N> {
         })
     }
 
+    /// Bytes of memory that a table for `capacity` flows takes.
+    pub fn bytes(capacity: usize) -> u64 {
+        let a_flow = (size_of::<Flow<N>>() + size_of::<u32>()) as u64;
+        let flows = (capacity as u64).saturating_mul(a_flow);
+        flows.saturating_add(Index::<Key<N>>::bytes(capacity))
+    }
+
     /// The flows that there are.
     pub fn len(&self) -> usize {
         self.capacity() - self.free.len()
