@@ -631,6 +631,53 @@ fn packets_without_a_way_and_too_long_ones_are_dropped_by_reason() {
 }
 
 #[test]
+fn frames_that_are_too_short_are_dropped_by_their_reason() {
+    /// As an interface of Linux: no frame ends before its header does.
+    struct Interface(VecDeque<Buf>);
+    impl PacketPort for Interface {
+        fn name(&self) -> &str {
+            "interface"
+        }
+        fn packet_bytes_max(&self) -> usize {
+            100
+        }
+        fn alloc(&mut self, len: usize) -> Result<Buf, SetupError> {
+            Err(SetupError::OutOfMemory { len })
+        }
+        fn receive(&mut self, packets: &mut Vec<Buf>, _: usize) -> io::Result<usize> {
+            packets.extend(self.0.drain(..));
+            Ok(packets.len())
+        }
+        fn send(&mut self, packets: &mut VecDeque<Buf>) -> io::Result<usize> {
+            match packets.pop_front() {
+                Some(frame) if (14..=100).contains(&frame.len()) => Ok(1),
+                None => Ok(0),
+                Some(frame) => {
+                    packets.push_front(frame);
+                    Err(io::ErrorKind::InvalidInput.into())
+                }
+            }
+        }
+        fn stats(&mut self) -> PortStats {
+            PortStats::default()
+        }
+    }
+    let frames = [60, 13, 100, 0, 101].map(|len| Buf::zeroed(len).expect("memory"));
+    let ports: Vec<Box<dyn PacketPort>> = vec![
+        Box::new(Interface(frames.into())),
+        Box::new(Interface(VecDeque::new())),
+    ];
+    let line = Line::new("test", vec![stage(bridge(vec![1, 0], Addresses::Kept))], 4);
+    let mut shard = Shard::new("shard", ports, line, 32, WhenFull::Hold);
+    turns(&mut shard, 9);
+    let account = shard.account();
+    let dropped = account.dropped();
+    assert_eq!(dropped.of(Reason::TRUNCATED).packets, 2, "{account}");
+    assert_eq!(dropped.of(Reason::TOO_LONG).packets, 1);
+    assert_eq!((account.sent.packets, account.in_flight()), (2, 0));
+}
+
+#[test]
 fn bursts_for_a_core_that_is_gone_are_dropped_and_counted() {
     let (ports, [mut near, _out], _) = wires([Plan::default(), Plan::default()]);
     let (remote, ring) = ring("gone", 4);

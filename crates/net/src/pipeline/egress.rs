@@ -97,7 +97,12 @@ impl Egress {
                     Ok(_) => break,
                     Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                         if let Some(frame) = queue.pop_front() {
-                            self.dropped.count(Reason::TOO_LONG, frame.len());
+                            // The other frames that ports refuse end before their header does.
+                            let reason = match frame.len() > port.packet_bytes_max() {
+                                true => Reason::TOO_LONG,
+                                false => Reason::TRUNCATED,
+                            };
+                            self.dropped.count(reason, frame.len());
                         }
                     }
                     Err(error) => return Err(error),
