@@ -71,7 +71,9 @@ pub mod pool;
 mod remote;
 pub mod rss;
 mod shard;
+mod slots;
 mod stage;
+mod sync;
 mod workers;
 
 pub use account::{Account, Counters, Drops, Imbalance, StageReport, Tally};

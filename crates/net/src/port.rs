@@ -36,6 +36,7 @@ mod halves;
 mod mapping;
 mod memory;
 mod pool;
+mod returns;
 mod ring;
 mod spread;
 mod sync;
