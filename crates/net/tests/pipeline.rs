@@ -691,6 +691,27 @@ fn bursts_for_a_core_that_is_gone_are_dropped_and_counted() {
     assert_eq!(account.in_flight(), 0);
 }
 
+/// Nobody takes back what a station has worked on: its account says so.
+#[test]
+fn bursts_of_a_core_that_is_gone_are_dropped_and_counted() {
+    let (mut remote, ring) = ring("gone", 4);
+    let mut burst = Burst::with_capacity(50);
+    for i in 0..50 {
+        burst.push(support::buf(&of_flow(0, i, 10)), Mark::of(0));
+    }
+    assert_eq!(remote.offer(&mut VecDeque::from([burst])), 1);
+    drop(remote);
+    let nothing = each("nothing", |_: Packet<'_>| {});
+    let mut station = Station::new(stage(nothing), vec![ring]);
+    station.turn();
+    let account = station.account();
+    account.check().expect("balanced");
+    let gone = account.dropped().of(Reason::CORE_GONE);
+    assert_eq!((gone.packets, gone.bytes), (50, 50 * 52));
+    station.turn();
+    assert!(station.is_done());
+}
+
 #[test]
 fn loops_that_cannot_start_say_why_and_the_others_stop() {
     let (ports, _ends, _) = wires([Plan::default(), Plan::default()]);
@@ -783,66 +804,4 @@ fn threads_are_pinned_to_cores_that_there_are() {
     workers.stop().expect("ends");
     let error = Workers::start(loops("far"), &cores(1_000_000)).expect_err("no such core");
     assert_eq!(error.to_string(), "far: there is no core 1000000");
-}
-
-/// The hash of a burst by an operator is the hash of each packet by this crate, and another operator is refused.
-#[test]
-fn an_operator_hashes_for_the_table() {
-    use dpb_core::lift::OneKernel;
-    use dpb_core::{Batch, BatchOut, Kernel, OpSpec, OutputShape, spec};
-
-    struct Hashes(Toeplitz);
-    impl Kernel for Hashes {
-        type Scratch = ();
-        fn scratch(&self) {}
-        fn shape(&self) -> OutputShape {
-            OutputShape::Variable
-        }
-        fn dst_len(&self, item_len: usize) -> usize {
-            item_len / 3
-        }
-        fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-            out.each_outcome(batch, |item, slot| {
-                for (tuple, hash) in item.chunks(12).zip(slot.chunks_mut(4)) {
-                    hash.copy_from_slice(&self.0.hash(tuple).to_le_bytes());
-                }
-                Ok(item.len() as u32 / 3)
-            });
-            Ok(())
-        }
-    }
-    let operator = |key| {
-        let kernel = move |_: &spec::Custom| Ok(Hashes(Toeplitz::new(key)));
-        let backend = OneKernel::of_operator("test/toeplitz", "toeplitz", kernel);
-        use dpb_core::Backend;
-        backend
-            .prepare(&OpSpec::custom("toeplitz", []))
-            .expect("supported")
-    };
-    let alloc = |len| Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len });
-    let sharding = || Sharding::new(Toeplitz::new(toeplitz::SYMMETRIC_KEY), 5);
-    let mut ours = sharding();
-    let mut theirs = sharding()
-        .with_operator(operator(toeplitz::SYMMETRIC_KEY), 64, alloc)
-        .expect("the same key");
-    let mut frames: Vec<Buf> = (0..100).map(|i| support::buf(&of_flow(i, 0, 10))).collect();
-    frames.push(support::buf(&[0; 60]));
-    frames.insert(
-        3,
-        support::buf(&support::udp_v6([[1; 16], [2; 16]], [3, 4], 5, &[6; 7])),
-    );
-    for _ in 0..2 {
-        let [mut a, mut b] = [vec![77], vec![77]];
-        ours.of(&frames, &mut a);
-        theirs.of(&frames, &mut b);
-        assert_eq!(a, b);
-        assert_eq!(a.len(), frames.len() + 1);
-    }
-    let error = sharding()
-        .with_operator(operator(toeplitz::MICROSOFTS_KEY), 64, alloc)
-        .expect_err("another key");
-    assert!(
-        error.to_string().contains("give it form=ipv4-ports"),
-        "{error}"
-    );
 }

@@ -301,17 +301,6 @@ impl FlowTable {
     ) {
         write_item::<u32, 2>(item, tuple, flags, bytes, time_ms);
     }
-
-    /// Appends an item of a packet over IPv6.
-    pub fn write_v6(
-        item: &mut Vec<u8>,
-        tuple: &Tuple<u128>,
-        flags: Flags,
-        bytes: u16,
-        time_ms: u32,
-    ) {
-        write_item::<u128, 5>(item, tuple, flags, bytes, time_ms);
-    }
 }
 
 /// The packet of an item, and its time.

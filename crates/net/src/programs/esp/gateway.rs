@@ -104,7 +104,7 @@ impl Spread for GatewaySharding {
 
     fn spread(&mut self, ingress: u16, frames: &[Buf], shards: &mut Vec<u16>) {
         if self.plain.get(usize::from(ingress)) == Some(&true) {
-            return self.sharding.of(frames, shards);
+            return self.sharding.spread(ingress, frames, shards);
         }
         let of = |frame: &Buf| {
             let of_sealed = self.of_sealed(frame);
