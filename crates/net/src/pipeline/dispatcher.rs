@@ -8,7 +8,7 @@ use dpb_core::{Buf, PacketPort};
 
 use super::egress::Egress;
 use super::{
-    Account, Burst, Counters, Live, Mark, Reason, Remote, Spread, Stage, StageReport, Tally,
+    Account, Burst, Counters, Distributor, Live, Mark, Reason, Remote, Stage, StageReport, Tally,
     WhenFull, Work,
 };
 
@@ -18,7 +18,7 @@ pub struct Dispatcher {
     name: String,
     ports: Vec<Box<dyn PacketPort>>,
     egress: Egress,
-    sharding: Box<dyn Spread>,
+    sharding: Box<dyn Distributor>,
     lanes: Vec<Lane>,
     spare: Vec<Burst>,
     came: Vec<Buf>,
@@ -53,7 +53,7 @@ impl Dispatcher {
     pub fn new(
         name: impl Into<String>,
         ports: Vec<Box<dyn PacketPort>>,
-        sharding: impl Spread + 'static,
+        sharding: impl Distributor + 'static,
         remotes: Vec<Remote>,
         packets_max: usize,
         when_full: WhenFull,

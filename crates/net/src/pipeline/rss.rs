@@ -19,7 +19,7 @@ pub struct Sharding {
 }
 
 /// Says which shard a packet belongs to.
-pub trait Spread {
+pub trait Distributor {
     /// The number of shards.
     fn shards(&self) -> usize;
 
@@ -27,7 +27,7 @@ pub trait Spread {
     fn spread(&mut self, ingress: u16, frames: &[Buf], shards: &mut Vec<u16>);
 }
 
-impl<S: Spread + ?Sized> Spread for Box<S> {
+impl<S: Distributor + ?Sized> Distributor for Box<S> {
     fn shards(&self) -> usize {
         (**self).shards()
     }
@@ -38,7 +38,7 @@ impl<S: Spread + ?Sized> Spread for Box<S> {
 }
 
 /// The same whatever port a packet came by.
-impl Spread for Sharding {
+impl Distributor for Sharding {
     fn shards(&self) -> usize {
         self.shards
     }

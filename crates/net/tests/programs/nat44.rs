@@ -9,7 +9,7 @@ use dpb_net::flow::toeplitz::{SYMMETRIC_KEY, Toeplitz};
 use dpb_net::flow::{Rss, Timeouts};
 use dpb_net::packet::Sum;
 use dpb_net::pipeline::{
-    Burst, Dispatcher, Line, Mark, Reason, Spread, Stage, Station, WhenFull, Work, ring,
+    Burst, Dispatcher, Distributor, Line, Mark, Reason, Stage, Station, WhenFull, Work, ring,
 };
 use dpb_net::port::{Looped, pair};
 use dpb_net::programs::forward::{NextHop, Router, Way};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dpb_core::measure::{Interference, Record};
 use dpb_core::{Clock, PacketPort, VirtualClock, WallClock};
 use dpb_net::pipeline::{self, Idle, Line, Make, Shard, WhenFull};
-use dpb_net::port::{End, Spread, pair_of};
+use dpb_net::port::{End, MultiQueue, pair_of};
 use dpb_net::programs::flow_table::{Card, Counts, FlowTable, Totals};
 use dpb_net::traffic::{Schedule, Traffic};
 use dpb_net::trial::{Hosted, LEAD_NS, Plan, Pool};
@@ -233,5 +233,5 @@ pub(super) fn spread(ports: Vec<End>) -> Box<dyn PacketPort> {
     let ports = ports
         .into_iter()
         .map(|port| Box::new(port) as Box<dyn PacketPort>);
-    Box::new(Spread::new(ports.collect(), WhenFull::Hold))
+    Box::new(MultiQueue::new(ports.collect(), WhenFull::Hold))
 }

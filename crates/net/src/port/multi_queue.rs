@@ -19,7 +19,7 @@ use crate::pipeline::rss::{TABLE_ENTRIES, hash_of};
 ///
 /// Where a packet's port has no room, it is dropped and counted, as a card does whose queue is full, and the other queues go on; or it holds up those behind it.
 /// Its shards are those of a [`Sharding`](crate::pipeline::Sharding) with the symmetric key.
-pub struct Spread {
+pub struct MultiQueue {
     name: String,
     ports: Vec<Box<dyn PacketPort>>,
     toeplitz: Toeplitz,
@@ -40,7 +40,7 @@ pub struct Spread {
     refused: Losses,
 }
 
-impl Spread {
+impl MultiQueue {
     /// Over these ports, of which the first gives memory.
     ///
     /// # Panics
@@ -70,7 +70,7 @@ impl Spread {
     }
 }
 
-impl Spread {
+impl MultiQueue {
     /// The number of a packet's queue.
     fn queue(&self, packet: &[u8]) -> usize {
         let hash = hash_of(&self.toeplitz, packet) as usize;
@@ -144,7 +144,7 @@ impl Spread {
     }
 }
 
-impl PacketPort for Spread {
+impl PacketPort for MultiQueue {
     fn name(&self) -> &str {
         &self.name
     }
@@ -247,9 +247,9 @@ fn add(sum: &mut Losses, of: Losses) {
     sum.kernel += of.kernel;
 }
 
-impl fmt::Debug for Spread {
+impl fmt::Debug for MultiQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Spread({})", self.name)
+        write!(f, "MultiQueue({})", self.name)
     }
 }
 

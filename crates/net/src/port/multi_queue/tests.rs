@@ -7,13 +7,13 @@ use crate::pipeline::Sharding;
 use crate::port::{Dated, End, pair_of};
 use crate::traffic::{Generator, Profile, StampKey, Traffic};
 
-fn spread(shards: usize, room: usize, when_full: WhenFull) -> (Spread, Vec<End>) {
+fn spread(shards: usize, room: usize, when_full: WhenFull) -> (MultiQueue, Vec<End>) {
     let pairs = (0..shards).map(|_| pair_of(room));
     let (near, far): (Vec<_>, Vec<_>) = pairs.map(|[near, far]| (near, far)).unzip();
     let near = near
         .into_iter()
         .map(|end| Box::new(end) as Box<dyn PacketPort>);
-    (Spread::new(near.collect(), when_full), far)
+    (MultiQueue::new(near.collect(), when_full), far)
 }
 
 fn frames(generator: &Generator, count: u64, port: &mut dyn PacketPort) -> VecDeque<Buf> {
@@ -146,7 +146,7 @@ fn a_port_that_fails_loses_its_own_packets_alone() {
         end,
         is_broken: true,
     };
-    let mut spread = Spread::new(vec![Box::new(broken), Box::new(near)], WhenFull::Drop);
+    let mut spread = MultiQueue::new(vec![Box::new(broken), Box::new(near)], WhenFull::Drop);
     let dropped = spread.dropped();
     let mut ready = frames(&generator, 100, &mut spread);
     let bytes: usize = ready.iter().map(Buf::len).sum();
@@ -177,7 +177,7 @@ fn what_is_no_frame_to_its_port_is_dropped_alone() {
         end,
         is_broken: false,
     };
-    let mut spread = Spread::new(vec![Box::new(particular)], WhenFull::Drop);
+    let mut spread = MultiQueue::new(vec![Box::new(particular)], WhenFull::Drop);
     let lens = [60, 9, 70, 80];
     let frame = |len| Buf::zeroed(len).expect("memory");
     let mut ready: VecDeque<Buf> = lens.into_iter().map(frame).collect();
@@ -203,7 +203,7 @@ fn times_of_arrival_are_those_of_the_ports() {
             _ => ports.push(Box::new(Dated::new(near, clock.clone()))),
         }
     }
-    let mut spread = Spread::new(ports, WhenFull::Hold);
+    let mut spread = MultiQueue::new(ports, WhenFull::Hold);
     let send = |far: &mut Option<End>, count: usize| {
         let frames = (0..count).map(|_| Buf::zeroed(60).expect("memory"));
         let far = far.as_mut().expect("kept");
