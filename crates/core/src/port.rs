@@ -52,6 +52,11 @@ pub trait PacketPort: Send {
     fn file(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+
+    /// True if what is sent comes back by [`PacketPort::receive`] and by no other way, so that only receiving makes room to send.
+    fn is_looped(&self) -> bool {
+        false
+    }
 }
 
 /// The times at which packets came.
@@ -203,6 +208,10 @@ impl<P: PacketPort + ?Sized> PacketPort for Box<P> {
 
     fn file(&self) -> Option<BorrowedFd<'_>> {
         (**self).file()
+    }
+
+    fn is_looped(&self) -> bool {
+        (**self).is_looped()
     }
 }
 

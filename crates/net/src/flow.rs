@@ -21,6 +21,7 @@ mod key;
 mod ledger;
 pub mod nat;
 pub mod operator;
+mod outcome;
 mod record;
 mod steering;
 mod sync;

@@ -71,7 +71,9 @@ pub mod pool;
 mod remote;
 pub mod rss;
 mod shard;
+mod slots;
 mod stage;
+mod sync;
 mod workers;
 
 pub use account::{Account, Counters, Drops, Imbalance, StageReport, Tally};
@@ -82,7 +84,7 @@ pub use line::Line;
 pub use offload::{Choice, OffloadStage, Offloading, Output, Part};
 pub use pool::Pool;
 pub use remote::{Remote, Ring, Station, ring};
-pub use rss::{Sharding, Spread};
+pub use rss::{Distributor, Sharding};
 pub use shard::Shard;
 pub use stage::{Stage, Whole, each};
 pub use workers::{Idle, Live, Make, Settings, Work, Workers, WorkersError};

@@ -10,7 +10,7 @@
 //! | [`Tap`] | an interface that this program makes, and whose other side the kernel has | CAP_NET_ADMIN | once each way |
 //! | [`Datagrams`] | a UDP socket of the kernel: what is in datagrams, without frames | | once out, twice in |
 //! | [`Dated`] | any of them, with times of arrival by a clock that is given | | |
-//! | [`Spread`] | several as one: packets go to one of them by their flows | | |
+//! | [`MultiQueue`] | several as one: packets go to one of them by their flows | | |
 //! | [`halves`] | one as two, of which one sends and one receives | | |
 //!
 //! DPDK's ports are `dpb_accel::dpdk::Dpdk::port`. Rights count in the network namespace: `unshare -Urn` gives all but CAP_BPF to anybody. What is missing is
@@ -35,9 +35,10 @@ mod dated;
 mod halves;
 mod mapping;
 mod memory;
+mod multi_queue;
 mod pool;
+mod returns;
 mod ring;
-mod spread;
 mod sync;
 mod sys;
 mod tap;
@@ -49,7 +50,7 @@ pub use datagrams::Datagrams;
 pub use dated::Dated;
 pub use halves::{Half, halves};
 pub use memory::{End, Looped, pair, pair_of};
-pub use spread::Spread;
+pub use multi_queue::MultiQueue;
 pub use tap::Tap;
 
 use pool::Pool;

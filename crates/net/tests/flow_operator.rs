@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{
-    Backend, Buf, Buffers, Items, Job, JobError, OpSpec, OutputShape, Queue, SetupError, Workload,
-    conformance,
+    Backend, Buf, Buffers, Items, Job, JobError, OpSpec, OutputShape, Queue, Right, SetupError,
+    Workload, conformance,
 };
 use dpb_net::flow::operator::{
     FlowAddresses, FlowTable, FlowTableWorkload, Missing, OUTPUT_BYTES, Totals, Verdict,
@@ -167,6 +167,51 @@ fn a_table_that_begins_flows_accounts_for_every_packet() {
     );
     assert_eq!(ended.1 + left.1, bytes_in);
     assert!(ended.0 > 1000 && refused > 100 && stats.missed == 0);
+}
+
+/// Times may begin anywhere: the clock goes on from the first packet, and flows that there were before are as old as that.
+#[test]
+fn a_clock_begins_with_the_first_packet() {
+    let mut random = SplitMix64::new(4);
+    for start_ms in [0, 1_000_000_000, 1 << 31, u32::MAX - 10] {
+        let table = FlowTable {
+            missing: Missing::Begin,
+            ..reporting(FlowAddresses::V4)
+        };
+        let workload = FlowTableWorkload::new(reporting(FlowAddresses::V4));
+        let timeouts = Timeouts {
+            datagrams_ms: 40,
+            transitory_ms: 40,
+            ..Timeouts::default()
+        };
+        let (core, _) = FlowTable::backend(timeouts);
+        let operator = core.prepare(&table.into()).expect("prepared");
+        let mut queue = operator.open(NonZeroU32::MIN).expect("a queue");
+        // A packet of a flow that there is from the start, as the workload makes it, at a time of ours.
+        let known = loop {
+            let item = workload.encode_item(&random.next_u64().to_le_bytes());
+            let item = item.expect("any bytes choose one");
+            let right = workload.right(&item, OUTPUT_BYTES);
+            // UDP's all end after the same time.
+            let is_known =
+                matches!(right, Right::Only(output) if output[0] == Verdict::Known as u8);
+            if is_known && item[12] == 17 {
+                break item;
+            }
+        };
+        let mut verdict_at = |after_ms: u32| {
+            let time_ms = start_ms.wrapping_add(after_ms);
+            let item = [&known[..16], &time_ms.to_be_bytes()].concat();
+            run(&mut *queue, &item, 20)[0].0
+        };
+        assert_eq!(verdict_at(0), Verdict::Known as u32, "from {start_ms}");
+        assert_eq!(verdict_at(40), Verdict::Known as u32);
+        assert_eq!(verdict_at(81), Verdict::New as u32, "over since then");
+        // Late, and as if it came now.
+        assert_eq!(verdict_at(0), Verdict::Known as u32);
+        assert_eq!(verdict_at(121), Verdict::Known as u32);
+        assert_eq!(verdict_at(162), Verdict::New as u32);
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use dpb_net::pipeline::{
     Settings, Shard, Sharding, Stage, Station, WhenFull, Whole, Work, Workers, WorkersError, each,
     ring,
 };
+use dpb_net::port::{Looped, pair};
 use dpb_net::programs::forward::{Addresses, bridge};
 use dpb_net::wire::{End, Plan, Wire};
 use proptest::prelude::*;
@@ -546,6 +547,58 @@ fn a_full_way_out_holds_packets_or_drops_them() {
     }
 }
 
+/// Each packet crosses from one core to another by a port that gives back what it takes, holds few, and gets packets of two others faster than it is received from.
+#[test]
+fn a_full_crossing_does_not_wait_for_itself() {
+    const OUT: u16 = 2;
+    const CROSSING: u16 = 3;
+    let [(mut left, near_0), (mut right, near_1), (mut out, near_2)] =
+        [pair(), pair(), pair()].map(|[near, far]| (near, far));
+    let ports: Vec<Box<dyn PacketPort>> = vec![
+        Box::new(near_0),
+        Box::new(near_1),
+        Box::new(near_2),
+        Box::new(Looped::new(64)),
+    ];
+    let (remotes, rings): (Vec<Remote>, Vec<_>) = (0..4).map(|_| ring("core", 4)).unzip();
+    let mut stations: Vec<Station> = (rings.into_iter())
+        .map(|ring| {
+            let crossing = each("crossing", |packet: Packet<'_>| {
+                packet.mark.egress = match packet.mark.ingress {
+                    CROSSING => OUT,
+                    _ => CROSSING,
+                };
+            });
+            Station::new(stage(crossing), vec![ring])
+        })
+        .collect();
+    let sharding = Sharding::new(Toeplitz::new(toeplitz::SYMMETRIC_KEY), 4);
+    let mut dispatcher =
+        Dispatcher::new("dispatcher", ports, sharding, remotes, 32, WhenFull::Hold);
+    for (end, flows) in [(&mut left, 0..20), (&mut right, 20..40)] {
+        let frames = (0..50).flat_map(|i| flows.clone().map(move |flow| of_flow(flow, i, 20)));
+        let mut ready: VecDeque<Buf> = frames.map(|frame| support::buf(&frame)).collect();
+        assert_eq!(end.send(&mut ready).expect("short"), 1000);
+    }
+    let mut came = Vec::new();
+    for _ in 0..500 {
+        dispatcher.turn().expect("memory");
+        let account = dispatcher.account();
+        account.check().expect("balanced");
+        // What has no room stays in front of the ports: a list holds four bursts, and as many are on the way to and at each core.
+        assert!(account.in_flight() < 1300, "{account}");
+        stations.iter_mut().for_each(|station| {
+            station.turn();
+        });
+        out.receive(&mut came, 2000).expect("memory");
+    }
+    assert_eq!(came.len(), 2000, "{}", dispatcher.account());
+    assert_order(&came);
+    let account = dispatcher.account();
+    assert_eq!((account.received.packets, account.in_flight()), (4000, 0));
+    assert_eq!(account.dropped().total().packets, 0);
+}
+
 #[test]
 fn packets_without_a_way_and_too_long_ones_are_dropped_by_reason() {
     let clock = Arc::new(VirtualClock::new(false));
@@ -578,6 +631,53 @@ fn packets_without_a_way_and_too_long_ones_are_dropped_by_reason() {
 }
 
 #[test]
+fn frames_that_are_too_short_are_dropped_by_their_reason() {
+    /// As an interface of Linux: no frame ends before its header does.
+    struct Interface(VecDeque<Buf>);
+    impl PacketPort for Interface {
+        fn name(&self) -> &str {
+            "interface"
+        }
+        fn packet_bytes_max(&self) -> usize {
+            100
+        }
+        fn alloc(&mut self, len: usize) -> Result<Buf, SetupError> {
+            Err(SetupError::OutOfMemory { len })
+        }
+        fn receive(&mut self, packets: &mut Vec<Buf>, _: usize) -> io::Result<usize> {
+            packets.extend(self.0.drain(..));
+            Ok(packets.len())
+        }
+        fn send(&mut self, packets: &mut VecDeque<Buf>) -> io::Result<usize> {
+            match packets.pop_front() {
+                Some(frame) if (14..=100).contains(&frame.len()) => Ok(1),
+                None => Ok(0),
+                Some(frame) => {
+                    packets.push_front(frame);
+                    Err(io::ErrorKind::InvalidInput.into())
+                }
+            }
+        }
+        fn stats(&mut self) -> PortStats {
+            PortStats::default()
+        }
+    }
+    let frames = [60, 13, 100, 0, 101].map(|len| Buf::zeroed(len).expect("memory"));
+    let ports: Vec<Box<dyn PacketPort>> = vec![
+        Box::new(Interface(frames.into())),
+        Box::new(Interface(VecDeque::new())),
+    ];
+    let line = Line::new("test", vec![stage(bridge(vec![1, 0], Addresses::Kept))], 4);
+    let mut shard = Shard::new("shard", ports, line, 32, WhenFull::Hold);
+    turns(&mut shard, 9);
+    let account = shard.account();
+    let dropped = account.dropped();
+    assert_eq!(dropped.of(Reason::TRUNCATED).packets, 2, "{account}");
+    assert_eq!(dropped.of(Reason::TOO_LONG).packets, 1);
+    assert_eq!((account.sent.packets, account.in_flight()), (2, 0));
+}
+
+#[test]
 fn bursts_for_a_core_that_is_gone_are_dropped_and_counted() {
     let (ports, [mut near, _out], _) = wires([Plan::default(), Plan::default()]);
     let (remote, ring) = ring("gone", 4);
@@ -589,6 +689,27 @@ fn bursts_for_a_core_that_is_gone_are_dropped_and_counted() {
     let account = shard.account();
     assert_eq!(account.dropped().of(Reason::CORE_GONE).packets, 50);
     assert_eq!(account.in_flight(), 0);
+}
+
+/// Nobody takes back what a station has worked on: its account says so.
+#[test]
+fn bursts_of_a_core_that_is_gone_are_dropped_and_counted() {
+    let (mut remote, ring) = ring("gone", 4);
+    let mut burst = Burst::with_capacity(50);
+    for i in 0..50 {
+        burst.push(support::buf(&of_flow(0, i, 10)), Mark::of(0));
+    }
+    assert_eq!(remote.offer(&mut VecDeque::from([burst])), 1);
+    drop(remote);
+    let nothing = each("nothing", |_: Packet<'_>| {});
+    let mut station = Station::new(stage(nothing), vec![ring]);
+    station.turn();
+    let account = station.account();
+    account.check().expect("balanced");
+    let gone = account.dropped().of(Reason::CORE_GONE);
+    assert_eq!((gone.packets, gone.bytes), (50, 50 * 52));
+    station.turn();
+    assert!(station.is_done());
 }
 
 #[test]
@@ -683,66 +804,4 @@ fn threads_are_pinned_to_cores_that_there_are() {
     workers.stop().expect("ends");
     let error = Workers::start(loops("far"), &cores(1_000_000)).expect_err("no such core");
     assert_eq!(error.to_string(), "far: there is no core 1000000");
-}
-
-/// The hash of a burst by an operator is the hash of each packet by this crate, and another operator is refused.
-#[test]
-fn an_operator_hashes_for_the_table() {
-    use dpb_core::lift::OneKernel;
-    use dpb_core::{Batch, BatchOut, Kernel, OpSpec, OutputShape, spec};
-
-    struct Hashes(Toeplitz);
-    impl Kernel for Hashes {
-        type Scratch = ();
-        fn scratch(&self) {}
-        fn shape(&self) -> OutputShape {
-            OutputShape::Variable
-        }
-        fn dst_len(&self, item_len: usize) -> usize {
-            item_len / 3
-        }
-        fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-            out.each_outcome(batch, |item, slot| {
-                for (tuple, hash) in item.chunks(12).zip(slot.chunks_mut(4)) {
-                    hash.copy_from_slice(&self.0.hash(tuple).to_le_bytes());
-                }
-                Ok(item.len() as u32 / 3)
-            });
-            Ok(())
-        }
-    }
-    let operator = |key| {
-        let kernel = move |_: &spec::Custom| Ok(Hashes(Toeplitz::new(key)));
-        let backend = OneKernel::of_operator("test/toeplitz", "toeplitz", kernel);
-        use dpb_core::Backend;
-        backend
-            .prepare(&OpSpec::custom("toeplitz", []))
-            .expect("supported")
-    };
-    let alloc = |len| Buf::zeroed(len).ok_or(SetupError::OutOfMemory { len });
-    let sharding = || Sharding::new(Toeplitz::new(toeplitz::SYMMETRIC_KEY), 5);
-    let mut ours = sharding();
-    let mut theirs = sharding()
-        .with_operator(operator(toeplitz::SYMMETRIC_KEY), 64, alloc)
-        .expect("the same key");
-    let mut frames: Vec<Buf> = (0..100).map(|i| support::buf(&of_flow(i, 0, 10))).collect();
-    frames.push(support::buf(&[0; 60]));
-    frames.insert(
-        3,
-        support::buf(&support::udp_v6([[1; 16], [2; 16]], [3, 4], 5, &[6; 7])),
-    );
-    for _ in 0..2 {
-        let [mut a, mut b] = [vec![77], vec![77]];
-        ours.of(&frames, &mut a);
-        theirs.of(&frames, &mut b);
-        assert_eq!(a, b);
-        assert_eq!(a.len(), frames.len() + 1);
-    }
-    let error = sharding()
-        .with_operator(operator(toeplitz::MICROSOFTS_KEY), 64, alloc)
-        .expect_err("another key");
-    assert!(
-        error.to_string().contains("give it form=ipv4-ports"),
-        "{error}"
-    );
 }

@@ -15,7 +15,7 @@ use super::bucket::{Bucket, PLACES, Tag};
 /// Of a hundred places so many are taken when there are all numbers. With numbers that come and go at random, one in twenty is then in its
 /// second bucket, and one bucket in twenty is full (Erlang's formula for ten servers and an offered load of 6.3). At 95 of a hundred it would be a third,
 /// and each of these costs a line more.
-const FILL_PERCENT: usize = 60;
+const FILL_PERCENT: u64 = 60;
 
 /// The numbers of things with keys `K`.
 #[derive(Debug)]
@@ -25,17 +25,26 @@ pub(super) struct Index<K> {
     moved: u64,
 }
 
+/// Buckets for so many numbers. Two at least, so that a number has a choice.
+fn buckets(numbers: u64) -> u64 {
+    let places = numbers.saturating_mul(100).div_ceil(FILL_PERCENT);
+    places.div_ceil(PLACES as u64).max(2)
+}
+
 impl<K: Ord + Copy> Index<K> {
     /// For `numbers` of them; `None` if there is no memory.
     pub(super) fn new(numbers: usize) -> Option<Self> {
-        let places = numbers.checked_mul(100)?.div_ceil(FILL_PERCENT);
-        // Two at least, so that a number has a choice.
-        let buckets = places.div_ceil(PLACES).max(2);
+        let buckets = usize::try_from(buckets(numbers as u64)).ok()?;
         Some(Self {
             buckets: Huge::filled(Bucket::default(), buckets)?,
             overflow: BTreeMap::new(),
             moved: 0,
         })
+    }
+
+    /// Bytes of the buckets for so many numbers.
+    pub(super) fn bytes(numbers: usize) -> u64 {
+        (buckets(numbers as u64)).saturating_mul(size_of::<Bucket>() as u64)
     }
 
     /// Numbers that were moved to make room.

@@ -16,6 +16,9 @@
 //! outside address (REQ-9). Errors of ICMP are translated with the packet that they quote, whoever sends them, and neither keep nor end a
 //! mapping (REQ-12; RFC 5508, REQ-3 to 6). Queries of ICMP are mapped by their identifier.
 //!
+//! A packet of a stranger, where [`Filtering`] lets it in, leaves nothing behind: it begins no session and keeps no mapping, so a sender with many
+//! addresses cannot fill the table that inside hosts need (RFC 4787, section 11). The session begins with what the inside host answers.
+//!
 //! Fragments are refused, the first one too: a NAT that translates them in any order (REQ-14) has to reassemble them, which is to be done before. Protocols
 //! other than TCP, UDP and ICMP are refused.
 
@@ -280,21 +283,27 @@ impl<S: Steering> Nat<S> {
             return Translated::Refused(Refusal::Unmapped);
         };
         let tuple = with_destination(packet.tuple, self.mappings[mapping as usize].inside);
+        let session = session_of(Realm::Outside, &tuple);
+        if self.sessions.get(&session.0, now_ms).is_some() {
+            let is_counted = self.count(packet, session, mapping, now_ms, ended);
+            debug_assert!(is_counted, "the session is there");
+            return Translated::To(tuple);
+        }
         let asks = match packet.flags {
             Some(flags) => flags.has(Flags::SYN) && !flags.has(Flags::ACK),
             None => true,
         };
-        let begins = self.behaviour.filtering == Filtering::EndpointIndependent
-            && self.behaviour.mapping == Mapping::EndpointIndependent
-            && asks;
-        let session = session_of(Realm::Outside, &tuple);
-        if !begins && self.sessions.get(&session.0, now_ms).is_none() {
+        if !(self.lets_strangers_in() && asks) {
             return Translated::Refused(Refusal::Filtered);
         }
-        match self.count(packet, session, mapping, now_ms, ended) {
-            true => Translated::To(tuple),
-            false => Translated::Refused(Refusal::Full),
-        }
+        self.stats.unsolicited += 1;
+        Translated::To(tuple)
+    }
+
+    /// True if anybody may send to a mapping.
+    fn lets_strangers_in(&self) -> bool {
+        self.behaviour.filtering == Filtering::EndpointIndependent
+            && self.behaviour.mapping == Mapping::EndpointIndependent
     }
 
     /// Counts a packet at its session, which it may begin; false if there is no room for that.

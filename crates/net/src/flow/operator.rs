@@ -7,7 +7,7 @@
 //!   the packet, 2; its arrival in milliseconds, 4. All in network order: 20 or 44 bytes. An item of another length is refused.
 //! * Output, 8 bytes: what came of it ([`Verdict`]) and the number of the flow, 4 bytes each, little endian; all ones where there is no flow.
 //!
-//! Time is that of the packets, and does not go back: one that comes late counts as one of the newest time before it. Flows that are over end after each job, so far as
+//! Time is that of the packets, from the first one on, and does not go back: one that comes late counts as one of the newest time before it. Flows that are over end after each job, so far as
 //! [`Timeouts::turn_ms`] asks for. Their counters go to the operator's totals ([`FlowTable::backend`]).
 //!
 //! With [`Missing::Report`] the table holds the flows that it was prepared with, and no others, for ever, as one that a control plane fills. What comes of a packet then
@@ -19,6 +19,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::lift::OneKernel;
+use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::packet::TCP;
 use dpb_core::random::SplitMix64;
 use dpb_core::{Backend, Batch, BatchOut, JobError, Kernel, Limits, OutputShape, Unsupported};
@@ -142,6 +143,7 @@ impl FlowTable {
                 );
                 return Err(Unsupported { reason });
             }
+            spec.fits(memory_available_bytes())?;
             Ok(FlowTableKernel {
                 spec: *spec,
                 timeouts,
@@ -149,6 +151,24 @@ impl FlowTable {
             })
         });
         (backend.with_limits(Limits::new(NonZeroU32::MAX)), reader)
+    }
+
+    /// Checks that there is memory for a queue's table.
+    fn fits(&self, available: u64) -> Result<(), Unsupported> {
+        let needed = match self.addresses {
+            FlowAddresses::V4 => Table::<2>::bytes(self.capacity as usize),
+            FlowAddresses::V6 => Table::<5>::bytes(self.capacity as usize),
+        };
+        if needed <= available {
+            return Ok(());
+        }
+        let reason = format!(
+            "a table for {} flows takes {} MiB in each queue, and {} MiB of memory are available; ask for a smaller one",
+            self.capacity,
+            needed >> 20,
+            available >> 20
+        );
+        Err(Unsupported { reason })
     }
 }
 
@@ -168,6 +188,8 @@ pub struct Scratch(Shard);
 enum Shard {
     V4(ShardOf<u32, 2>),
     V6(ShardOf<u128, 5>),
+    /// Others have taken the memory that there was when the operator was prepared: each job ends with that error.
+    NoMemory,
 }
 
 #[derive(Debug)]
@@ -175,7 +197,9 @@ struct ShardOf<A, const N: usize> {
     table: Table<N>,
     totals: Totals,
     page: Page<Totals>,
-    /// The newest time.
+    /// The time of the first packet, from which the table's counts: flows that there were from the start begin with it.
+    start_ms: Option<u32>,
+    /// The newest time, from there.
     now_ms: u32,
     /// Packets of a job, those of one time together, each with its time; and what came of them.
     seen: Vec<Seen<N>>,
@@ -277,17 +301,6 @@ impl FlowTable {
     ) {
         write_item::<u32, 2>(item, tuple, flags, bytes, time_ms);
     }
-
-    /// Appends an item of a packet over IPv6.
-    pub fn write_v6(
-        item: &mut Vec<u8>,
-        tuple: &Tuple<u128>,
-        flags: Flags,
-        bytes: u16,
-        time_ms: u32,
-    ) {
-        write_item::<u128, 5>(item, tuple, flags, bytes, time_ms);
-    }
 }
 
 /// The packet of an item, and its time.
@@ -317,7 +330,8 @@ fn read_item<A: Address<N>, const N: usize>(item: &[u8]) -> Option<(Seen<N>, u32
 }
 
 impl<A: Address<N>, const N: usize> ShardOf<A, N> {
-    fn new(kernel: &FlowTableKernel) -> Self {
+    /// `None` if there is no memory for the table.
+    fn new(kernel: &FlowTableKernel) -> Option<Self> {
         let FlowTableKernel {
             spec,
             timeouts,
@@ -325,9 +339,10 @@ impl<A: Address<N>, const N: usize> ShardOf<A, N> {
         } = kernel;
         let table = Table::new(spec.capacity as usize, HashKey::new(spec.seed), *timeouts);
         let mut shard = Self {
-            table: table.expect("memory for a table of flows"),
+            table: table.ok()?,
             totals: Totals::default(),
             page: ledger.open(),
+            start_ms: None,
             now_ms: 0,
             seen: Vec::new(),
             times: Vec::new(),
@@ -339,7 +354,7 @@ impl<A: Address<N>, const N: usize> ShardOf<A, N> {
             let (key, direction) = A::key(flow_of::<A, N>(spec.seed, i));
             shard.table.put(key, direction, 0);
         }
-        shard
+        Some(shard)
     }
 
     fn run(&mut self, batch: Batch<'_>, out: BatchOut<'_>, missing: Missing) {
@@ -351,6 +366,8 @@ impl<A: Address<N>, const N: usize> ShardOf<A, N> {
                     // Flows that end with their connection would be begun anew.
                     seen.flags = None;
                 }
+                let start_ms = *self.start_ms.get_or_insert(time_ms);
+                let time_ms = time_ms.wrapping_sub(start_ms);
                 let is_later = time_ms.wrapping_sub(self.now_ms) <= u32::MAX / 2;
                 self.now_ms = if is_later { time_ms } else { self.now_ms };
                 self.seen.push(seen);
@@ -442,13 +459,12 @@ fn write_each<A: Address<N>, const N: usize>(
 impl Kernel for FlowTableKernel {
     type Scratch = Scratch;
 
-    /// # Panics
-    /// If there is no memory for the table.
     fn scratch(&self) -> Scratch {
-        Scratch(match self.spec.addresses {
-            FlowAddresses::V4 => Shard::V4(ShardOf::new(self)),
-            FlowAddresses::V6 => Shard::V6(ShardOf::new(self)),
-        })
+        let shard = match self.spec.addresses {
+            FlowAddresses::V4 => ShardOf::new(self).map(Shard::V4),
+            FlowAddresses::V6 => ShardOf::new(self).map(Shard::V6),
+        };
+        Scratch(shard.unwrap_or(Shard::NoMemory))
     }
 
     fn shape(&self) -> OutputShape {
@@ -468,7 +484,11 @@ impl Kernel for FlowTableKernel {
         match &mut scratch.0 {
             Shard::V4(shard) => shard.run(batch, out, self.spec.missing),
             Shard::V6(shard) => shard.run(batch, out, self.spec.missing),
+            Shard::NoMemory => return Err(JobError::Device(-libc::ENOMEM)),
         }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -211,7 +211,7 @@ pub struct Stats {
     pub offered: u64,
     /// Packets without a flow, as the table was full.
     pub refused: u64,
-    /// Packets without a flow that were to begin none ([`Table::known`](super::Table::known)).
+    /// Packets that were counted at no flow, as they were to begin none ([`Table::known`](super::Table::known), [`Table::burst_if`](super::Table::burst_if)).
     pub missed: u64,
     /// Flows that began.
     pub began: u64,

@@ -5,6 +5,7 @@ use dpb_core::prefetch::prefetch_lines;
 
 use super::bucket::Bucket;
 use super::index::Index;
+use super::outcome::Outcome;
 use super::record::Limits;
 use super::{Direction, Flow, Found, HashKey, Key, Seen, Slot, Stats, Timeouts};
 
@@ -57,46 +58,6 @@ struct UnderWay {
     beginning: usize,
 }
 
-/// What a packet gets.
-trait Outcome: Copy {
-    /// True if a packet without a flow begins one.
-    const BEGINS: bool;
-    /// That of a packet without a flow.
-    const NONE: Self;
-    fn known(slot: Slot) -> Self;
-    fn new(slot: Slot) -> Self;
-}
-
-impl Outcome for Found {
-    const BEGINS: bool = true;
-    const NONE: Self = Self::Full;
-
-    #[inline(always)]
-    fn known(slot: Slot) -> Self {
-        Self::Known(slot)
-    }
-
-    #[inline(always)]
-    fn new(slot: Slot) -> Self {
-        Self::New(slot)
-    }
-}
-
-impl Outcome for Option<Slot> {
-    const BEGINS: bool = false;
-    const NONE: Self = None;
-
-    #[inline(always)]
-    fn known(slot: Slot) -> Self {
-        Some(slot)
-    }
-
-    #[inline(always)]
-    fn new(slot: Slot) -> Self {
-        Some(slot)
-    }
-}
-
 impl<const N: usize> Table<N> {
     /// A table for `capacity` flows, all of whose memory is there at once.
     ///
@@ -121,6 +82,13 @@ impl<const N: usize> Table<N> {
             swept_ms: 0,
             stats: Stats::default(),
         })
+    }
+
+    /// Bytes of memory that a table for `capacity` flows takes.
+    pub fn bytes(capacity: usize) -> u64 {
+        let a_flow = (size_of::<Flow<N>>() + size_of::<u32>()) as u64;
+        let flows = (capacity as u64).saturating_mul(a_flow);
+        flows.saturating_add(Index::<Key<N>>::bytes(capacity))
     }
 
     /// The flows that there are.
@@ -174,7 +142,20 @@ impl<const N: usize> Table<N> {
         found: &mut Vec<Found>,
         ended: impl FnMut(&Flow<N>),
     ) {
-        self.each(packets, now_ms, found, ended);
+        self.each(packets, now_ms, found, |_| true, ended);
+    }
+
+    /// As [`Table::burst`], for packets that may begin a flow only if `may_begin` says so, which is asked for their places in the burst. One that may not gets `None`, and
+    /// is counted as missed; a closed connection that it would open anew stays as it is.
+    pub fn burst_if(
+        &mut self,
+        packets: &[Seen<N>],
+        now_ms: u32,
+        found: &mut Vec<Option<Found>>,
+        may_begin: impl FnMut(usize) -> bool,
+        ended: impl FnMut(&Flow<N>),
+    ) {
+        self.each(packets, now_ms, found, may_begin, ended);
     }
 
     /// As [`Table::burst`], for packets that begin no flow: those without one get `None`, and are counted as missed. A flow that is over
@@ -186,7 +167,7 @@ impl<const N: usize> Table<N> {
         known: &mut Vec<Option<Slot>>,
         ended: impl FnMut(&Flow<N>),
     ) {
-        self.each(packets, now_ms, known, ended);
+        self.each(packets, now_ms, known, |_| true, ended);
     }
 
     /// Each packet in four steps, between which others have theirs: hash, tags, tags of the second bucket, flow.
@@ -196,6 +177,7 @@ impl<const N: usize> Table<N> {
         packets: &[Seen<N>],
         now_ms: u32,
         outcomes: &mut Vec<O>,
+        mut may_begin: impl FnMut(usize) -> bool,
         mut ended: impl FnMut(&Flow<N>),
     ) {
         let count = packets.len();
@@ -224,7 +206,8 @@ impl<const N: usize> Table<N> {
             }
             let at = step.wrapping_sub(2 * AHEAD);
             if let (Some(packet), Some(outcome)) = (packets.get(at), outcomes.get_mut(at)) {
-                *outcome = self.count(packet, &mut under_way, at, now_ms, &mut ended);
+                let (may_begin, ended) = (&mut may_begin, &mut ended);
+                *outcome = self.count(packet, &mut under_way, at, now_ms, may_begin, ended);
             }
         }
         self.stats.offered += count as u64;
@@ -268,6 +251,7 @@ impl<const N: usize> Table<N> {
         under_way: &mut UnderWay,
         at: usize,
         now_ms: u32,
+        may_begin: &mut impl FnMut(usize) -> bool,
         ended: &mut impl FnMut(&Flow<N>),
     ) -> O {
         let number = under_way.numbers[at % RING];
@@ -284,7 +268,8 @@ impl<const N: usize> Table<N> {
         if number == NOWHERE {
             under_way.beginning -= 1;
         }
-        self.count_unlikely(packet, under_way.hashes[at % RING], now_ms, ended)
+        let hash = under_way.hashes[at % RING];
+        self.count_unlikely(packet, hash, now_ms, || may_begin(at), ended)
     }
 
     /// Counts a packet whose flow is not where its tag led first, or is over, or is not there.
@@ -294,6 +279,7 @@ impl<const N: usize> Table<N> {
         packet: &Seen<N>,
         hash: u64,
         now_ms: u32,
+        may_begin: impl FnOnce() -> bool,
         ended: &mut impl FnMut(&Flow<N>),
     ) -> O {
         if let Some(number) = self.find(hash, &packet.key) {
@@ -301,19 +287,23 @@ impl<const N: usize> Table<N> {
             if flow.count(packet, &self.limits, now_ms) {
                 return O::known(Slot(number));
             }
+            if !may_begin() {
+                self.stats.missed += 1;
+                return O::NONE;
+            }
             ended(flow);
             self.stats.ended += 1;
             self.stats.began += 1;
             *flow = Flow::begun(packet, number, now_ms);
             return O::new(Slot(number));
         }
-        if !O::BEGINS {
+        if !(O::BEGINS && may_begin()) {
             self.stats.missed += 1;
             return O::NONE;
         }
         let Some(number) = self.free.pop() else {
             self.stats.refused += 1;
-            return O::NONE;
+            return O::FULL;
         };
         self.index.add(hash, packet.key, number);
         self.flows[number as usize] = Flow::begun(packet, number, now_ms);

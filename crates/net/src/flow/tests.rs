@@ -356,6 +356,49 @@ fn a_connection_from_its_start_to_the_next() {
     assert_eq!(new.count(), 2);
 }
 
+/// A packet that may not begin a flow leaves all flows as they are, one that its connection's end was forged for too.
+#[test]
+fn packets_that_may_not_begin_a_flow_change_none() {
+    let mut table = Table::<2>::new(1, HashKey::new(1), Timeouts::default()).expect("a table");
+    let tuple = Tuple {
+        addresses: [2u32, 1],
+        ports: [50_000, 80],
+        protocol: 6,
+    };
+    let (key, direction) = tuple.key();
+    let segment = |flags| Seen {
+        key,
+        direction,
+        bytes: 40,
+        flags: Some(flags),
+    };
+    let burst = [Flags::SYN, Flags::RST, Flags::SYN, Flags::SYN].map(segment);
+    let mut found = Vec::new();
+    let mut asked = Vec::new();
+    let may_begin = |at| {
+        asked.push(at);
+        at != 2
+    };
+    let mut ended = 0;
+    table.burst_if(&burst, 0, &mut found, may_begin, |_| ended += 1);
+    assert_eq!((asked, ended), (vec![0, 2, 3], 1));
+    let slot = Slot(0);
+    let known = Some(Found::Known(slot));
+    let new = Some(Found::New(slot));
+    assert_eq!(found, [new, known, None, new]);
+    found.clear();
+    table.burst_if(
+        &[datagram(1), datagram(2)],
+        0,
+        &mut found,
+        |at| at == 1,
+        |_| panic!(),
+    );
+    assert_eq!(found, [None, Some(Found::Full)]);
+    let stats = table.stats();
+    assert_eq!((stats.offered, stats.missed, stats.refused), (6, 2, 1));
+}
+
 /// The clock may wrap around.
 #[test]
 fn a_clock_that_wraps_around() {

@@ -290,6 +290,8 @@ impl Layers {
             self.protocol = header[0];
             rest = &rest[header.len()..];
         }
+        // A fragment's is not read, and covers the addresses as well.
+        self.is_authenticated |= self.protocol == protocol::AUTHENTICATION;
         Ok(bytes.len() - rest.len())
     }
 

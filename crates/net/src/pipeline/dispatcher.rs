@@ -8,7 +8,7 @@ use dpb_core::{Buf, PacketPort};
 
 use super::egress::Egress;
 use super::{
-    Account, Burst, Counters, Live, Mark, Reason, Remote, Spread, Stage, StageReport, Tally,
+    Account, Burst, Counters, Distributor, Live, Mark, Reason, Remote, Stage, StageReport, Tally,
     WhenFull, Work,
 };
 
@@ -18,7 +18,7 @@ pub struct Dispatcher {
     name: String,
     ports: Vec<Box<dyn PacketPort>>,
     egress: Egress,
-    sharding: Box<dyn Spread>,
+    sharding: Box<dyn Distributor>,
     lanes: Vec<Lane>,
     spare: Vec<Burst>,
     came: Vec<Buf>,
@@ -53,7 +53,7 @@ impl Dispatcher {
     pub fn new(
         name: impl Into<String>,
         ports: Vec<Box<dyn PacketPort>>,
-        sharding: impl Spread + 'static,
+        sharding: impl Distributor + 'static,
         remotes: Vec<Remote>,
         packets_max: usize,
         when_full: WhenFull,
@@ -73,7 +73,7 @@ impl Dispatcher {
         let bursts = on_the_way.sum::<usize>() + lanes.len();
         Self {
             name: name.into(),
-            egress: Egress::new(ports.len(), packets_max * EGRESS_BURSTS, when_full),
+            egress: Egress::new(&ports, packets_max * EGRESS_BURSTS, when_full),
             ports,
             sharding: Box::new(sharding),
             spare: (0..bursts)
@@ -92,7 +92,7 @@ impl Dispatcher {
         }
     }
 
-    /// Receives a burst of each port and spreads it.
+    /// Receives a burst of each port, as far as there is room, and spreads it.
     fn receive(&mut self) -> io::Result<usize> {
         let mut total = 0;
         for _ in 0..self.ports.len() {
@@ -101,6 +101,9 @@ impl Dispatcher {
             let hold = self.when_full == WhenFull::Hold;
             if hold && self.lanes.iter().any(|lane| !lane.ready.is_empty()) {
                 break;
+            }
+            if !self.egress.has_room(at) {
+                continue;
             }
             let result = self.ports[at].receive(&mut self.came, self.packets_max);
             total += self.came.len();
@@ -195,7 +198,7 @@ impl Work for Dispatcher {
             }
         }
         moved += self.egress.flush(&mut self.ports)?;
-        if !self.is_closed && self.egress.has_room() {
+        if !self.is_closed {
             moved += self.receive()?;
         }
         Ok(moved)

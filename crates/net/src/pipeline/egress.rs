@@ -21,6 +21,8 @@ pub enum WhenFull {
 #[derive(Debug)]
 pub(super) struct Egress {
     queues: Vec<VecDeque<Buf>>,
+    /// Of each port, true if only receiving from it makes room to send.
+    looped: Vec<bool>,
     /// Packets of a list, at most: where they are held, so many and those of the bursts that are on their way.
     packets_max: usize,
     when_full: WhenFull,
@@ -29,10 +31,15 @@ pub(super) struct Egress {
 }
 
 impl Egress {
-    pub(super) fn new(ports: usize, packets_max: usize, when_full: WhenFull) -> Self {
-        let queue = |_| VecDeque::with_capacity(packets_max);
+    pub(super) fn new(
+        ports: &[Box<dyn PacketPort>],
+        packets_max: usize,
+        when_full: WhenFull,
+    ) -> Self {
+        let queue = |_: &_| VecDeque::with_capacity(packets_max);
         Self {
-            queues: (0..ports).map(queue).collect(),
+            queues: ports.iter().map(queue).collect(),
+            looped: ports.iter().map(|port| port.is_looped()).collect(),
             packets_max,
             when_full,
             sent: Tally::default(),
@@ -90,7 +97,12 @@ impl Egress {
                     Ok(_) => break,
                     Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                         if let Some(frame) = queue.pop_front() {
-                            self.dropped.count(Reason::TOO_LONG, frame.len());
+                            // The other frames that ports refuse end before their header does.
+                            let reason = match frame.len() > port.packet_bytes_max() {
+                                true => Reason::TOO_LONG,
+                                false => Reason::TRUNCATED,
+                            };
+                            self.dropped.count(reason, frame.len());
                         }
                     }
                     Err(error) => return Err(error),
@@ -100,10 +112,15 @@ impl Egress {
         Ok((self.sent.packets - before) as usize)
     }
 
-    /// True if packets may be received that could leave by any port.
-    pub(super) fn has_room(&self) -> bool {
-        let is_short = |queue: &VecDeque<Buf>| queue.len() < self.packets_max;
-        self.when_full == WhenFull::Drop || self.queues.iter().all(is_short)
+    /// True if packets may be received by port `ingress` that could leave by any port. What a looped port gives makes room in its own list, however full
+    /// that is: who waited for room there before would wait for ever.
+    pub(super) fn has_room(&self, ingress: usize) -> bool {
+        let is_back = self.looped[ingress];
+        let mut lists = self.queues.iter().zip(&self.looped);
+        let has_room = |(queue, is_looped): (&VecDeque<Buf>, &bool)| {
+            queue.len() < self.packets_max || (is_back && *is_looped)
+        };
+        self.when_full == WhenFull::Drop || lists.all(has_room)
     }
 
     /// Packets that wait for their ports.

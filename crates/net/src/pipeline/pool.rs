@@ -8,9 +8,10 @@
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dpb_core::{Buf, Region};
+
+use super::slots::Slots;
 
 /// Slots of one size for frames. A clone is the same pool.
 #[derive(Clone)]
@@ -24,10 +25,7 @@ struct Slab {
     /// All slots, one behind another. Never dereferenced: the buffers have its bytes.
     memory: Buf,
     slot_bytes: usize,
-    /// For each free slot the next one, plus one; zero behind the last.
-    next: Box<[AtomicU32]>,
-    /// The first free slot plus one, and above it a count of changes, so that a slot which went and came back is noticed.
-    head: AtomicU64,
+    slots: Slots,
 }
 
 impl Pool {
@@ -38,12 +36,10 @@ impl Pool {
             return None;
         }
         let memory = Buf::zeroed(slot_bytes.checked_mul(slots as usize)?)?;
-        let next = (0..slots).map(|i| AtomicU32::new((i + 2) % (slots + 1)));
         let slab = Slab {
             memory,
             slot_bytes,
-            next: next.collect(),
-            head: AtomicU64::new(1),
+            slots: Slots::new(slots),
         };
         Some(Self {
             slab: Arc::new(slab),
@@ -56,7 +52,7 @@ impl Pool {
         if len > self.slab.slot_bytes - self.front {
             return None;
         }
-        let slot = self.slab.take()?;
+        let slot = self.slab.slots.take()?;
         let start = slot as usize * self.slab.slot_bytes + self.front;
         // SAFETY: the slot was free, and is ours alone until its buffer is dropped; `len` bytes from `start` lie in it, and it in the memory,
         // which is initialised. The slab keeps the memory, and a buffer keeps the slab.
@@ -98,12 +94,7 @@ impl Pool {
 
     /// Slots that are free. Others may take them meanwhile.
     pub fn free(&self) -> usize {
-        let (mut count, mut slot) = (0, self.slab.head.load(Ordering::Acquire) as u32);
-        while slot != 0 && count < self.slab.next.len() {
-            count += 1;
-            slot = self.slab.next[slot as usize - 1].load(Ordering::Acquire);
-        }
-        count
+        self.slab.slots.free()
     }
 }
 
@@ -140,48 +131,18 @@ impl Slab {
         let at = ptr.addr().get() - self.memory.as_non_null().addr().get();
         (at / self.slot_bytes, at % self.slot_bytes)
     }
-
-    fn take(&self) -> Option<u32> {
-        let mut head = self.head.load(Ordering::Acquire);
-        loop {
-            let slot = (head as u32).checked_sub(1)?;
-            let next = self.next[slot as usize].load(Ordering::Relaxed);
-            match self.swap(head, next) {
-                Ok(_) => return Some(slot),
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    fn give(&self, slot: u32) {
-        let mut head = self.head.load(Ordering::Acquire);
-        loop {
-            self.next[slot as usize].store(head as u32, Ordering::Relaxed);
-            match self.swap(head, slot + 1) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    /// Bytes that were written to a slot before it was given are seen by who takes it: each change releases and acquires.
-    fn swap(&self, head: u64, first: u32) -> Result<u64, u64> {
-        let changes = (head >> 32).wrapping_add(1) << 32;
-        let new = changes | u64::from(first);
-        (self.head).compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire)
-    }
 }
 
 impl Region for Slab {
     unsafe fn release(&self, ptr: NonNull<u8>, _: usize) {
         let (slot, _) = self.place(ptr);
-        self.give(slot as u32);
+        self.slots.give(slot as u32);
     }
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (slots, bytes) = (self.slab.next.len(), self.slab.slot_bytes);
+        let (slots, bytes) = (self.slab.slots.len(), self.slab.slot_bytes);
         write!(
             f,
             "Pool({} of {slots} slots of {bytes} bytes free)",

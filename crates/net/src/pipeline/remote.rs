@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
-use super::{Burst, Reason, Stage, StageReport};
+use super::{Burst, Counters, Drops, Reason, Stage, StageReport};
 
 /// This core's end of a stage that another core runs.
 pub struct Remote {
@@ -137,7 +137,7 @@ pub struct Station {
     ready: VecDeque<Burst>,
     done: Vec<Burst>,
     /// Packets that nobody takes back.
-    orphaned: u64,
+    orphaned: Drops,
 }
 
 /// The number of a ring in [`Burst::origins`].
@@ -156,7 +156,7 @@ impl Station {
             stage,
             next: 0,
             done: Vec::new(),
-            orphaned: 0,
+            orphaned: Drops::default(),
         }
     }
 
@@ -195,10 +195,13 @@ impl Station {
         for mut burst in done.drain(..) {
             let origin = burst.origins as usize & ((1 << ORIGIN_BITS) - 1);
             burst.origins >>= ORIGIN_BITS;
-            let packets = burst.len() as u64;
             // Never full, as above.
-            if rings[origin].to.try_send(burst).is_err() {
-                *orphaned += packets;
+            if let Err(TrySendError::Full(burst) | TrySendError::Disconnected(burst)) =
+                rings[origin].to.try_send(burst)
+            {
+                for frame in burst.frames() {
+                    orphaned.count(Reason::CORE_GONE, frame.len());
+                }
             }
         }
         moved
@@ -214,20 +217,27 @@ impl Station {
         self.in_flight() == 0 && self.rings.iter().all(|ring| ring.is_gone)
     }
 
-    /// Packets that could not be given back, as the core that sent them is gone.
-    pub fn orphaned(&self) -> u64 {
-        self.orphaned
-    }
-
     /// The stage that it runs.
     pub fn stage(&self) -> &dyn Stage {
         &*self.stage
     }
 
-    /// The counters of stages within its stage.
+    /// The counters of stages within its stage; behind them those of the way back, if packets could not be given back, as the core that sent them is gone.
     pub fn reports(&self) -> Vec<StageReport> {
         let mut reports = Vec::new();
         self.stage.inner(&mut reports);
+        let orphaned = self.orphaned.total();
+        if orphaned.packets > 0 {
+            reports.push(StageReport {
+                name: "way back".to_owned(),
+                level: 0,
+                counters: Counters {
+                    offered: orphaned,
+                    dropped: self.orphaned.clone(),
+                    ..Counters::default()
+                },
+            });
+        }
         reports
     }
 }

@@ -48,7 +48,7 @@ impl Shard {
         let burst = |_| Burst::with_capacity(packets_max);
         Self {
             name: name.into(),
-            egress: Egress::new(ports.len(), packets_max * EGRESS_BURSTS, when_full),
+            egress: Egress::new(&ports, packets_max * EGRESS_BURSTS, when_full),
             ports,
             line,
             packets_max,
@@ -68,6 +68,9 @@ impl Shard {
         for _ in 0..ports {
             let at = self.next;
             self.next = (at + 1) % ports;
+            if !self.egress.has_room(at) {
+                continue;
+            }
             let Some(mut burst) = self.spare.pop() else {
                 break;
             };
@@ -97,9 +100,9 @@ impl Work for Shard {
         if self.egress.waiting() > 0 {
             moved += self.egress.flush(&mut self.ports)?;
         }
-        let received = match !self.is_closed && self.egress.has_room() {
-            true => self.receive(),
-            false => Ok(0),
+        let received = match self.is_closed {
+            true => Ok(0),
+            false => self.receive(),
         };
         self.line.offer(&mut self.ready);
         if self.line.in_flight() > 0 {

@@ -23,6 +23,8 @@ const BURST: usize = sys::BURST;
 /// * Whatever comes to its port is received; all that is sent goes to one address.
 /// * Many datagrams are received or sent with one call of the system (`recvmmsg(2)`, `sendmmsg(2)`), each copied once by the kernel and once more on the way in.
 /// * What the kernel drops because the socket's buffer is full counts as `kernel` (`SO_MEMINFO`).
+/// * The kernel's word that nobody has the port that an earlier datagram went to stops nothing: who is to receive may come later, and what does not come is lost
+///   on the way.
 #[derive(Debug)]
 pub struct Datagrams {
     name: String,
@@ -83,6 +85,11 @@ impl Datagrams {
     }
 }
 
+/// True of what the kernel tells a socket of an earlier datagram (udp(7)): nobody has the port that it went to.
+fn is_about_another(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
 impl PacketPort for Datagrams {
     fn name(&self) -> &str {
         &self.name
@@ -112,7 +119,10 @@ impl PacketPort for Datagrams {
             .chunks_exact_mut(self.bytes_max)
             .take(frames.len());
         let mut lens = [None; BURST];
-        let result = sys::receive(self.socket.as_fd(), rooms, &mut lens);
+        let result = match sys::receive(self.socket.as_fd(), rooms, &mut lens) {
+            Err(error) if is_about_another(&error) => Ok(0),
+            result => result,
+        };
         let came = *result.as_ref().unwrap_or(&0);
         let datagrams = self.room.chunks_exact(self.bytes_max).zip(&lens[..came]);
         let mut delivered = 0;
@@ -136,7 +146,7 @@ impl PacketPort for Datagrams {
     }
 
     fn send(&mut self, packets: &mut VecDeque<Buf>) -> io::Result<usize> {
-        let mut taken = 0;
+        let (mut taken, mut told) = (0, 0);
         while let Some(first) = packets.front() {
             if first.len() > self.bytes_max {
                 if taken > 0 {
@@ -147,8 +157,12 @@ impl PacketPort for Datagrams {
             }
             let fits = |packet: &&Buf| packet.len() <= self.bytes_max;
             let fit = packets.iter().take_while(fits).map(|packet| &packet[..]);
-            let asked = fit.clone().take(BURST).count();
             let sent = match sys::send(self.socket.as_fd(), fit) {
+                // Nothing was sent in its place, and it is told once.
+                Err(error) if is_about_another(&error) && told < BURST => {
+                    told += 1;
+                    continue;
+                }
                 Err(_) if taken > 0 => break,
                 sent => sent?,
             };
@@ -157,7 +171,8 @@ impl PacketPort for Datagrams {
                 self.stats.sent.add(packet.len());
             }
             taken += sent;
-            if sent < asked {
+            // Where an error comes in the middle, the kernel says only how many went before it.
+            if sent == 0 {
                 self.stats.refused.queue_full += packets.len() as u64;
                 break;
             }
@@ -271,6 +286,32 @@ mod tests {
         let mut ready = VecDeque::from([Buf::zeroed(1473).expect("memory")]);
         assert!(sender.send(&mut ready).is_err());
         assert_eq!(sender.stats().refused.too_long, 1);
+    }
+
+    /// Where nobody has the port, the kernel answers each datagram with an error, which the next one finds.
+    #[test]
+    fn nobody_at_the_other_end_stops_nothing() {
+        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+        let mut sender = Datagrams::open(&options(0, Some(to))).expect("a socket");
+        let packet = |len| Buf::zeroed(len).expect("memory");
+        for _ in 0..3 {
+            let mut ready: VecDeque<Buf> = (60..160).map(packet).collect();
+            assert_eq!(sender.send(&mut ready).expect("goes on"), 100);
+        }
+        let stats = sender.stats();
+        assert_eq!((stats.sent.packets, stats.in_flight()), (300, 0));
+        assert_eq!(stats.refused.total(), 0);
+        // Somebody comes.
+        let other = UdpSocket::bind(to).expect("the port is free");
+        let patience = Some(Duration::from_secs(10));
+        other.set_read_timeout(patience).expect("a time");
+        assert_eq!(
+            sender
+                .send(&mut VecDeque::from([packet(77)]))
+                .expect("goes on"),
+            1
+        );
+        assert_eq!(other.recv(&mut [0; 200]).expect("a datagram"), 77);
     }
 
     #[test]

@@ -82,6 +82,10 @@ impl<P: PacketPort> PacketPort for Dated<P> {
     fn file(&self) -> Option<BorrowedFd<'_>> {
         self.port.file()
     }
+
+    fn is_looped(&self) -> bool {
+        self.port.is_looped()
+    }
 }
 
 #[cfg(test)]

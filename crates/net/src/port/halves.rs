@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dpb_core::port::{Count, Losses, PacketPort, PortStats};
+use dpb_core::port::{Arrivals, Count, Dating, Losses, PacketPort, PortStats};
 use dpb_core::{Buf, SetupError};
 
 /// A half of a port. Both may be in threads of their own; a call waits while the other half is in one.
@@ -14,18 +15,29 @@ pub struct Half<P> {
     packet_bytes_max: usize,
     is_sender: bool,
     port: Arc<Mutex<P>>,
+    /// The port's file once more, which is there without a lock.
+    file: Option<Arc<OwnedFd>>,
+    /// Who dated the packets that the last call of `receive` gave, and the time of each.
+    dated_by: Dating,
+    times_ns: Vec<u64>,
 }
 
 /// The half of `port` that sends, to which nothing ever comes, and the one that receives, which takes nothing. Each counts what it does.
 pub fn halves<P: PacketPort>(port: P) -> [Half<P>; 2] {
     let name = port.name().to_owned();
     let packet_bytes_max = port.packet_bytes_max();
+    // Without a descriptor for it both are polled.
+    let file = port.file().and_then(|file| file.try_clone_to_owned().ok());
+    let file = file.map(Arc::new);
     let port = Arc::new(Mutex::new(port));
     [true, false].map(|is_sender| Half {
         name: name.clone(),
         packet_bytes_max,
         is_sender,
         port: Arc::clone(&port),
+        file: file.clone(),
+        dated_by: Dating::Nothing,
+        times_ns: Vec::new(),
     })
 }
 
@@ -50,10 +62,28 @@ impl<P: PacketPort> PacketPort for Half<P> {
     }
 
     fn receive(&mut self, packets: &mut Vec<Buf>, max: usize) -> io::Result<usize> {
-        match self.is_sender {
-            true => Ok(0),
-            false => self.port().receive(packets, max),
+        if self.is_sender {
+            return Ok(0);
         }
+        // The lock by its field: what is beside it is written meanwhile.
+        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = port.receive(packets, max);
+        let Arrivals { by, times_ns } = port.arrivals();
+        self.dated_by = by;
+        self.times_ns.clear();
+        self.times_ns.extend(times_ns);
+        result
+    }
+
+    fn arrivals(&self) -> Arrivals<'_> {
+        Arrivals {
+            by: self.dated_by,
+            times_ns: &self.times_ns,
+        }
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(|file| file.as_fd())
     }
 
     fn send(&mut self, packets: &mut VecDeque<Buf>) -> io::Result<usize> {
@@ -81,8 +111,10 @@ impl<P: PacketPort> PacketPort for Half<P> {
 
 #[cfg(test)]
 mod tests {
+    use dpb_core::VirtualClock;
+
     use super::*;
-    use crate::port::pair;
+    use crate::port::{Datagrams, Dated, datagrams, pair};
 
     #[test]
     fn each_half_does_its_part_and_counts_it() {
@@ -108,5 +140,32 @@ mod tests {
         let (sent, received) = (sender.stats(), receiver.stats());
         assert_eq!((sent.taken.packets, sent.delivered.packets), (3, 0));
         assert_eq!((received.taken.packets, received.delivered.packets), (0, 2));
+    }
+
+    #[test]
+    fn a_half_has_the_times_and_the_file_of_its_port() {
+        let clock = Arc::new(VirtualClock::new(false));
+        let [near, mut far] = pair();
+        let [mut sender, mut receiver] = halves(Dated::new(near, clock.clone()));
+        assert!(sender.file().is_none() && receiver.file().is_none());
+        let mut there = [60, 60].map(|len| far.alloc(len).expect("memory")).into();
+        assert_eq!(far.send(&mut there).expect("room"), 2);
+        clock.advance_to(7);
+        let mut came = Vec::new();
+        assert_eq!(receiver.receive(&mut came, 9).expect("works"), 2);
+        assert_eq!(receiver.arrivals().by, Dating::Clock);
+        assert_eq!(receiver.arrivals().times_ns, [7, 7]);
+        assert_eq!(sender.receive(&mut came, 9).expect("works"), 0);
+        assert_eq!(sender.arrivals(), Arrivals::default());
+
+        let socket = Datagrams::open(&datagrams::Options {
+            port: 0,
+            to: None,
+            receives: true,
+            bytes_max: 100,
+            is_shared: false,
+        });
+        let [sender, receiver] = halves(socket.expect("a socket"));
+        assert!(sender.file().is_some() && receiver.file().is_some());
     }
 }

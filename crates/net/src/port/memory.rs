@@ -167,6 +167,10 @@ impl PacketPort for Looped {
         stats.delivered = self.back.stats().delivered;
         stats
     }
+
+    fn is_looped(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -1,39 +1,33 @@
 //! Frames for packets: pieces of equal length of one mapping, which come back when their buffers are dropped, so that a port allocates nothing
 //! for a packet.
 //!
-//! One side takes, the port; buffers are dropped anywhere. What is dropped goes onto a stack, by a compare and exchange; the port takes the whole
-//! stack at once and then has a list of its own. So no frame can come back onto the stack while the port looks at it.
+//! One side takes, the port; buffers are dropped anywhere ([`returns`](super::returns)).
 #![allow(unsafe_code)]
 
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use dpb_core::{Buf, Region};
 
 use super::mapping::Mapping;
-
-/// No frame.
-const NONE: u32 = u32::MAX;
+use super::returns::{NONE, Own, Returns};
 
 /// The memory. It stays as long as any of its buffers.
 pub(super) struct Memory {
     mapping: Mapping,
     frame_bytes: usize,
-    /// Of each frame that is free, the one below it.
-    below: Box<[AtomicU32]>,
-    /// The stack of frames that have come back.
-    back: AtomicU32,
+    /// The numbers of frames.
+    returns: Returns,
 }
 
 /// The frames of a port: the side that takes.
 #[derive(Debug)]
 pub(super) struct Pool {
     memory: Arc<Memory>,
-    /// The list of free frames that is this side's own.
-    free: u32,
+    /// The free frames that are this side's own.
+    free: Own,
 }
 
 /// A frame that whoever has this may use. One that is dropped is lost to its pool until the end: [`Pool::give`] brings it back.
@@ -43,7 +37,7 @@ pub(super) struct Frame(u32);
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (frames, bytes) = (self.below.len(), self.frame_bytes);
+        let (frames, bytes) = (self.returns.len(), self.frame_bytes);
         write!(f, "Memory({frames} frames of {bytes} bytes)")
     }
 }
@@ -59,28 +53,12 @@ impl Memory {
     fn frame_of(&self, ptr: NonNull<u8>) -> u32 {
         ((ptr.addr().get() - self.mapping.start().addr().get()) / self.frame_bytes) as u32
     }
-
-    fn put_back(&self, frame: u32) {
-        let below = &self.below[frame as usize];
-        let mut top = self.back.load(Ordering::Relaxed);
-        loop {
-            below.store(top, Ordering::Relaxed);
-            // Release: whoever takes the frame sees what was done with it here, and the frame below it.
-            match self
-                .back
-                .compare_exchange_weak(top, frame, Ordering::Release, Ordering::Relaxed)
-            {
-                Ok(_) => return,
-                Err(now) => top = now,
-            }
-        }
-    }
 }
 
 impl Region for Memory {
     unsafe fn release(&self, ptr: NonNull<u8>, _len: usize) {
         // The caller vouches that this was a buffer of ours: it began inside a frame, which no one else has.
-        self.put_back(self.frame_of(ptr));
+        self.returns.put(self.frame_of(ptr));
     }
 }
 
@@ -93,16 +71,15 @@ impl Pool {
         let len = (count as usize).checked_mul(frame_bytes);
         let len = len.filter(|&len| len > 0 && count < NONE);
         let len = len.ok_or(io::ErrorKind::InvalidInput)?;
-        let below = (1..count).chain([NONE]).map(AtomicU32::new);
+        let (returns, free) = Returns::new(count);
         let memory = Memory {
             mapping: Mapping::of_process(len)?,
             frame_bytes,
-            below: below.collect(),
-            back: AtomicU32::new(NONE),
+            returns,
         };
         Ok(Self {
             memory: Arc::new(memory),
-            free: 0,
+            free,
         })
     }
 
@@ -118,19 +95,12 @@ impl Pool {
 
     /// A frame, if one is free. What is in it was there before.
     pub(super) fn take(&mut self) -> Option<Frame> {
-        if self.free == NONE {
-            // Acquire: see `put_back`.
-            self.free = self.memory.back.swap(NONE, Ordering::Acquire);
-        }
-        let frame = (self.free != NONE).then_some(self.free)?;
-        self.free = self.memory.below[frame as usize].load(Ordering::Relaxed);
-        Some(Frame(frame))
+        self.memory.returns.take(&mut self.free).map(Frame)
     }
 
     /// Takes a frame back.
     pub(super) fn give(&mut self, frame: Frame) {
-        self.memory.below[frame.0 as usize].store(self.free, Ordering::Relaxed);
-        self.free = frame.0;
+        self.memory.returns.give(&mut self.free, frame.0);
     }
 
     /// The bytes of a frame of this pool.
@@ -182,7 +152,7 @@ impl Pool {
     /// The device had this frame by [`Pool::lend`] or [`Pool::frame_of`], and gives it back once.
     pub(super) unsafe fn reclaim(&self, distance: u64) -> Option<Frame> {
         let frame = usize::try_from(distance).ok()? / self.frame_bytes();
-        (frame < self.memory.below.len()).then_some(Frame(frame as u32))
+        (frame < self.memory.returns.len()).then_some(Frame(frame as u32))
     }
 
     fn address(&self, frame: u32) -> NonNull<u8> {

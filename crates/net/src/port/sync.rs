@@ -1,9 +1,9 @@
-//! The primitives that [`ring`](super::ring) is made of, in one place, so that its tests can put loom's there instead.
+//! The primitives that [`ring`](super::ring) and [`returns`](super::returns) are made of, in one place, so that their tests can put loom's there instead.
 
 use std::cell::UnsafeCell;
 
 pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 /// Memory for a `T` that two threads hand to each other.
 #[derive(Debug)]

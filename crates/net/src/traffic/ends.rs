@@ -41,7 +41,7 @@ impl Default for Addresses {
 
 impl Addresses {
     /// Tuples that there are, as a power of two, with all clients' ports.
-    pub fn tuple_bits(&self) -> u32 {
+    fn tuple_bits(&self) -> u32 {
         PORT_BITS + self.client_bits + self.server_bits
     }
 

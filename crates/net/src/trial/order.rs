@@ -9,7 +9,7 @@ use crate::traffic::{Member, Population};
 
 /// Arrivals whose order is remembered for n-reordering. TCP's fast retransmission looks at three.
 const RECENT: usize = 64;
-/// Runs that are remembered: 16 MiB. A gap ends a run, so extents are exact over a million of gaps.
+/// Runs that are remembered: 16 MiB. A gap ends a run, so extents are exact over a million of gaps; those that reach further back are cut there.
 const RUNS_MAX: usize = 1 << 20;
 
 /// Reordering of one stream (RFC 4737). Copies and foreign packets have no part in it.
@@ -29,8 +29,6 @@ pub struct Order {
     recent: [u64; RECENT],
     /// Packets that arrived in order, as runs of numbers without a gap. A late packet fell into a gap, so all of the run behind it arrived before it.
     runs: VecDeque<Run>,
-    are_runs_forgotten: bool,
-    extents_cut: u64,
 }
 
 /// The first packet of a run.
@@ -51,8 +49,6 @@ impl Default for Order {
             n_reordered: [0; RECENT],
             recent: [0; RECENT],
             runs: VecDeque::new(),
-            are_runs_forgotten: false,
-            extents_cut: 0,
         }
     }
 }
@@ -85,7 +81,6 @@ impl Order {
         let after = self.runs.partition_point(|run| run.number <= number);
         // Something with a higher number has arrived in order, so there is such a run.
         let first = self.runs[after].arrival;
-        self.extents_cut += u64::from(after == 0 && self.are_runs_forgotten);
         let extent = arrival - first;
         self.extents.record(extent);
         self.extent_max = self.extent_max.max(extent);
@@ -100,7 +95,6 @@ impl Order {
     fn begin_run(&mut self, number: u64, arrival: u64) {
         if self.runs.len() == RUNS_MAX {
             self.runs.pop_front();
-            self.are_runs_forgotten = true;
         }
         self.runs.push_back(Run { number, arrival });
     }
@@ -118,11 +112,6 @@ impl Order {
     /// The largest extent, in packets; zero if nothing is reordered.
     pub fn extent_max(&self) -> u64 {
         self.extent_max
-    }
-
-    /// Reordered packets whose extent is larger than was counted, as what arrived so long before is forgotten.
-    pub fn extents_cut(&self) -> u64 {
-        self.extents_cut
     }
 
     /// The extent that `share` of the reordered packets do not exceed, to three digits.
@@ -247,20 +236,23 @@ mod tests {
         assert_eq!((order.reordered(), order.extent_max()), (2, 3));
     }
 
-    /// Behind more gaps than are remembered an extent is too short, and says so.
+    /// Behind more gaps than are remembered an extent is too short.
     #[test]
-    fn extents_that_are_cut_are_counted() {
+    fn extents_reach_over_a_million_of_gaps() {
         let mut order = Order::default();
         // Every second number: each begins a run, and the first two runs are forgotten.
         (0..RUNS_MAX as u64 + 2).for_each(|i| {
             order.arrive(2 * i);
         });
         order.arrive(1);
-        assert_eq!((order.reordered(), order.extents_cut()), (1, 1));
+        assert_eq!(order.reordered(), 1);
         // The run of number 2 is among those that are forgotten.
         assert_eq!(order.extent_max(), RUNS_MAX as u64);
         order.arrive(2 * RUNS_MAX as u64 + 1);
-        assert_eq!((order.reordered(), order.extents_cut()), (2, 1));
+        assert_eq!(
+            (order.reordered(), order.extent_max()),
+            (2, RUNS_MAX as u64)
+        );
     }
 
     proptest! {

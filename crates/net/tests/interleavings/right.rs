@@ -1,10 +1,10 @@
-//! The queue with loom's primitives.
+//! The queue and the stacks with loom's primitives.
 
 pub(crate) mod sync {
     //! loom's, by the names of the port's own list.
 
     pub(crate) use loom::sync::Arc;
-    pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
     /// Memory of which loom sees who uses it when.
     pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);
@@ -20,5 +20,9 @@ pub(crate) mod sync {
     }
 }
 
+#[path = "../../src/port/returns.rs"]
+pub(crate) mod returns;
 #[path = "../../src/port/ring.rs"]
 pub(crate) mod ring;
+#[path = "../../src/pipeline/slots.rs"]
+pub(crate) mod slots;

@@ -7,7 +7,7 @@ use aes_gcm::aead::inout::InOutBuf;
 use aes_gcm::{AeadInOut, Aes128Gcm, Aes256Gcm, KeyInit};
 use dpb_core::{Buf, Direction, OpSpec};
 use dpb_net::flow::toeplitz::{SYMMETRIC_KEY, Toeplitz};
-use dpb_net::pipeline::{Burst, Line, Mark, OffloadStage, Pool, Reason, Spread, Stage};
+use dpb_net::pipeline::{Burst, Distributor, Line, Mark, OffloadStage, Pool, Reason, Stage};
 use dpb_net::programs::esp::{
     self, Association, Gateway, GatewaySharding, Mode, Open, Opening, Seal, Tunnel,
 };

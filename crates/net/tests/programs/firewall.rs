@@ -37,13 +37,7 @@ impl Test {
     fn give(&mut self, frame: &[u8]) -> Result<(), Reason> {
         let outcomes = through(&mut self.line, vec![buf(frame)]);
         let passed = outcomes.iter().any(Result::is_ok);
-        let reports = self.line.reports();
-        let now: Vec<_> = reports[0]
-            .counters
-            .dropped
-            .iter()
-            .map(|(r, t)| (r, t.packets))
-            .collect();
+        let now = self.dropped();
         let new = now.iter().find(|of| !self.before.contains(of)).copied();
         self.before = now;
         match new {
@@ -53,6 +47,22 @@ impl Test {
             }
             Some((reason, _)) => Err(reason),
         }
+    }
+
+    /// Frames of one burst that pass.
+    fn give_burst(&mut self, frames: &[Vec<u8>]) -> usize {
+        let frames = frames.iter().map(|frame| buf(frame)).collect();
+        let outcomes = through(&mut self.line, frames);
+        self.before = self.dropped();
+        outcomes.iter().filter(|outcome| outcome.is_ok()).count()
+    }
+
+    fn dropped(&self) -> Vec<(Reason, u64)> {
+        let reports = self.line.reports();
+        let dropped = reports[0].counters.dropped.iter();
+        dropped
+            .map(|(reason, tally)| (reason, tally.packets))
+            .collect()
     }
 
     fn wait_ms(&self, ms: u64) {
@@ -165,6 +175,32 @@ fn a_flow_that_a_burst_denies_is_not_known_to_its_later_packets() {
         outcomes.iter().filter(|outcome| outcome.is_ok()).count(),
         40
     );
+}
+
+/// A forged reset and a forged request, which no rule allows, do not end a connection; the hosts do.
+#[test]
+fn a_forged_request_opens_nothing_anew() {
+    let mut test = Test::new(RULES, Policy::default());
+    let there = |flags: &str| tcp(INSIDE, OUTSIDE, [5000, 443], flags);
+    let back = |flags: &str| tcp(OUTSIDE, INSIDE, [443, 5000], flags);
+    let forged = [back("R"), back("S")];
+    for is_one_burst in [false, true] {
+        for frame in [there("S"), back("SA"), there("A")] {
+            assert_eq!(test.give(&frame), Ok(()));
+        }
+        if is_one_burst {
+            assert_eq!(test.give_burst(&forged), 1);
+        } else {
+            assert_eq!(test.give(&forged[0]), Ok(()));
+            assert_eq!(test.give(&forged[1]), Err(Firewall::DENIED));
+        }
+        for frame in [there("A"), back("A"), there("A")] {
+            assert_eq!(test.give(&frame), Ok(()), "goes on");
+        }
+        // The side that may ask opens it anew.
+        assert_eq!(test.give(&back("R")), Ok(()));
+    }
+    assert_eq!(test.dropped(), [(Firewall::DENIED, 2)]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use dpb_net::flow::toeplitz::{SYMMETRIC_KEY, Toeplitz};
 use dpb_net::flow::{Rss, Timeouts};
 use dpb_net::packet::Sum;
 use dpb_net::pipeline::{
-    Burst, Dispatcher, Line, Mark, Reason, Spread, Stage, Station, WhenFull, Work, ring,
+    Burst, Dispatcher, Distributor, Line, Mark, Reason, Stage, Station, WhenFull, Work, ring,
 };
 use dpb_net::port::{Looped, pair};
 use dpb_net::programs::forward::{NextHop, Router, Way};
@@ -208,6 +208,7 @@ proptest! {
         let mut outside_of: HashMap<(u8, End), End> = HashMap::new();
         let mut mapped: Vec<(u8, End, End)> = Vec::new();
         let mut sessions: HashSet<(u8, End, End)> = HashSet::new();
+        let mut unsolicited = 0;
         for steps in steps.chunks(burst) {
             let frames: Vec<(u16, Vec<u8>)> = steps.iter().map(|step| {
                 let payload = vec![step.host; step.len];
@@ -257,7 +258,7 @@ proptest! {
                         let (still, goes_to, same) = read(&after);
                         let still_is = if protocol == 1 { (from.0, inside.1) } else { from };
                         prop_assert_eq!((still, goes_to, &same, egress), (still_is, inside, &payload, IN));
-                        sessions.insert((protocol, inside, remote));
+                        unsolicited += u64::from(!sessions.contains(&(protocol, inside, remote)));
                     }
                     (outcome, right) => prop_assert_eq!(outcome.map(|_| ()), right.map(|_| ())),
                 }
@@ -266,6 +267,7 @@ proptest! {
         let ends: HashSet<_> = outside_of.iter().map(|((protocol, _), outside)| (*protocol, *outside)).collect();
         prop_assert_eq!(ends.len(), outside_of.len());
         prop_assert_eq!(stage.counts().sessions(), sessions.len() as u64);
+        prop_assert_eq!(stage.counts().unsolicited(), unsolicited);
         prop_assert_eq!(stage.counts().mappings(), outside_of.len() as u64);
     }
 

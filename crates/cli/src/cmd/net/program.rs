@@ -25,7 +25,7 @@ use dpb_core::{Clock, ClockKind, MadeOf, SetupError};
 use dpb_net::flow::RssError;
 use dpb_net::flow::nat::{Behaviour, Nat};
 use dpb_net::flow::toeplitz::{SYMMETRIC_KEY, Toeplitz};
-use dpb_net::pipeline::{Line, Pool, Sharding, Spread, Stage};
+use dpb_net::pipeline::{Distributor, Line, Pool, Sharding, Stage};
 use dpb_net::programs::esp::{Gateway, GatewaySharding};
 use dpb_net::programs::firewall::{Firewall, Policy, Rules};
 use dpb_net::programs::forward::{Addresses, Router, bridge};
@@ -208,7 +208,7 @@ impl Program {
     ///
     /// # Errors
     /// If there are more shards than a table has entries.
-    pub fn spread(&self) -> Result<Box<dyn Spread>, SetupError> {
+    pub fn spread(&self) -> Result<Box<dyn Distributor>, SetupError> {
         let Made { works, setting, .. } = &*self.0;
         let toeplitz = Toeplitz::new(SYMMETRIC_KEY);
         for work in works {
@@ -294,6 +294,7 @@ impl Program {
             ("nat_mappings", sum(Counts::mappings)),
             ("nat_sessions_began", sum(Counts::began)),
             ("nat_hairpinned", sum(Counts::hairpinned)),
+            ("nat_unsolicited", sum(Counts::unsolicited)),
             ("nat_icmp_errors", sum(Counts::errors)),
         ]
     }

@@ -96,7 +96,7 @@ pub enum Translated {
 /// Why a packet is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// All outside ports that it could have are taken.
+    /// All outside ports that it could have are taken; with [`Mapping::AddressAndPortDependent`], all that were drawn.
     NoPort,
     /// There is no room for its session.
     Full,
@@ -136,8 +136,10 @@ pub struct NatStats {
     pub by_shard: u64,
     /// Of those sent on, packets that went from inside to inside here.
     pub hairpinned: u64,
-    /// Packets that were counted at sessions, those from inside to inside here at two.
+    /// Packets that were counted at sessions, those from inside to inside here at two where both ends have sent.
     pub counted: u64,
+    /// Packets of strangers that were let in and counted at no session.
+    pub unsolicited: u64,
     pub(super) refused: [u64; Refusal::COUNT],
     /// Errors of ICMP that were translated.
     pub errors: u64,

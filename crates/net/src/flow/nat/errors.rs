@@ -7,7 +7,8 @@ use super::{
 
 impl<S: Steering> Nat<S> {
     /// Says what becomes of an error of ICMP from `realm` with these addresses, source first, which quotes a packet: of a query of ICMP both ports are the
-    /// identifier. `None` if it quotes no packet of a session. Sessions are neither kept nor ended by it (RFC 5508, REQ-6), nor is it counted there.
+    /// identifier. `None` if it quotes no packet of a session; from inside it may also quote a packet of a stranger that was let in. Sessions are neither kept
+    /// nor ended by it (RFC 5508, REQ-6), nor is it counted there.
     ///
     /// A card gives an error from outside to any shard. One that belongs to another shard is to go there as it is.
     pub fn error(
@@ -64,7 +65,9 @@ impl<S: Steering> Nat<S> {
         now_ms: u32,
     ) -> Option<TranslatedError> {
         let (session, _) = session_of(Realm::Outside, &quoted);
-        self.sessions.get(&session, now_ms)?;
+        if !self.lets_strangers_in() {
+            self.sessions.get(&session, now_ms)?;
+        }
         let (inside, remote) = ends(Realm::Outside, &quoted);
         let key = self.mapping_key(inside, remote, quoted.protocol);
         let mapping = self.mapping_with_inside(&key)?;

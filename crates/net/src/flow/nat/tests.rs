@@ -287,7 +287,74 @@ fn rfc5382_req2_and_req3_connections_open_from_both_sides() {
         Refusal::Filtered
     );
     nat.sent_on(Realm::Outside, strange(SYN), 0);
+    // The inside host grants it, which begins the session; the stranger goes on.
+    let granted = packet(tuple(TCP, from, stranger), Some(SYN.with(ACK)));
+    assert_eq!(nat.outside_of(granted, 0), outside);
     nat.sent_on(Realm::Outside, strange(ACK), 0);
+    let key = session_of(Realm::Inside, &tuple(TCP, from, stranger)).0;
+    let session = nat.sessions().get(&key, 0);
+    assert_eq!(session.map(Flow::state), Some(State::Established));
+}
+
+/// More strangers than there are sessions send to one mapping: all are let in, and inside hosts have the room that they had.
+#[test]
+fn rfc4787_section_11_strangers_fill_no_table() {
+    let mut nat = nat(Behaviour::default());
+    let outside = nat.outside_of(datagram((HOST, 5000), (SERVER, 53)), 0);
+    let asks = packet(tuple(TCP, (HOST, 5000), (SERVER, 80)), Some(SYN));
+    let outside_tcp = nat.outside_of(asks, 0);
+    for i in 0..3000 {
+        let stranger = (OTHER_SERVER + i, 1000);
+        let to = tuple(UDP, stranger, (HOST, 5000));
+        assert_eq!(
+            nat.sent_on(Realm::Outside, datagram(stranger, outside), 0),
+            to
+        );
+        let asks = packet(tuple(TCP, stranger, outside_tcp), Some(SYN));
+        nat.sent_on(Realm::Outside, asks, 0);
+    }
+    assert_eq!((nat.mappings(), nat.sessions().len()), (2, 2));
+    let stats = nat.stats();
+    assert_eq!((stats.counted, stats.unsolicited), (2, 6000));
+    for port in 0..998 {
+        nat.outside_of(datagram((OTHER_HOST, port), (SERVER, 53)), 0);
+    }
+    // Nor do they keep a mapping: its port is free once the host is silent for long enough.
+    let end_ms = Timeouts::default().datagrams_ms;
+    nat.sent_on(
+        Realm::Outside,
+        datagram((OTHER_SERVER, 1000), outside),
+        end_ms,
+    );
+    nat.expire_all(end_ms + 1, |_, _| {});
+    let late = datagram((OTHER_SERVER, 1000), outside);
+    assert_eq!(
+        nat.refusal(Realm::Outside, late, end_ms + 1),
+        Refusal::Unmapped
+    );
+}
+
+/// An inside host that does not want a stranger's packet says so.
+#[test]
+fn errors_about_packets_of_strangers_go_out() {
+    let stranger = (OTHER_SERVER, 1000);
+    let mut open = nat(Behaviour::default());
+    let outside = open.outside_of(datagram((HOST, 5000), (SERVER, 53)), 0);
+    let came = open.sent_on(Realm::Outside, datagram(stranger, outside), 0);
+    let error = open.error(Realm::Inside, [HOST, OTHER_SERVER], came, 0);
+    let right = TranslatedError {
+        by_shard: None,
+        addresses: [OUT, OTHER_SERVER],
+        quoted: tuple(UDP, stranger, outside),
+    };
+    assert_eq!(error, Some(right));
+    let mut closed = nat(Behaviour {
+        filtering: Filtering::AddressAndPortDependent,
+        ..Behaviour::default()
+    });
+    closed.outside_of(datagram((HOST, 5000), (SERVER, 53)), 0);
+    let error = closed.error(Realm::Inside, [HOST, OTHER_SERVER], came, 0);
+    assert_eq!(error, None, "it never came in");
 }
 
 #[test]
@@ -480,6 +547,51 @@ fn csit_sizes_fill_their_addresses() {
     }
 }
 
+/// All ports of an address are taken for one server, nearly: no packet is worth looking through them all.
+#[test]
+fn a_port_is_drawn_in_bounded_time() {
+    use std::cell::Cell;
+    let steps = Cell::new(0);
+    let counting = |_: &Tuple<u32>| {
+        steps.set(steps.get() + 1);
+        0
+    };
+    let behaviour = Behaviour {
+        keeps_parity: false,
+        ..symmetric()
+    };
+    let mut nat = Nat::new(behaviour, vec![OUT], 100_000, counting, 0, 7).expect("a NAT");
+    let (mut mapped, mut refused, mut most) = (0, 0, 0);
+    for i in 0..66_000 {
+        let sent = datagram((HOST + i / 60_000, i as u16), (SERVER, 53));
+        steps.set(0);
+        let mut out = Vec::new();
+        nat.burst(Realm::Inside, &[sent], 0, &mut out, |_, _| {});
+        match out[0] {
+            Translated::To(_) => mapped += 1,
+            Translated::Refused(Refusal::NoPort) => refused += 1,
+            other => panic!("{other:?}"),
+        }
+        most = most.max(steps.get());
+        assert!(
+            refused == 0 || mapped > 62_000,
+            "the first is refused at {mapped}"
+        );
+    }
+    assert!(refused > 0 && mapped <= 64_512);
+    assert!((100..=512).contains(&most), "{most} ports were looked at");
+}
+
+#[test]
+fn strides_lead_everywhere() {
+    let mut random = SplitMix64::new(5);
+    for count in [1, 2, 40, 63, 64_512, 1 << 16] {
+        let stride = super::choice::stride(count, &mut random);
+        let places: HashSet<usize> = (0..count).map(|i| i * stride % count).collect();
+        assert_eq!(places.len(), count);
+    }
+}
+
 #[test]
 fn a_full_table_of_sessions_is_an_outcome() {
     let mut nat = Nat::new(Behaviour::default(), vec![OUT], 3, alone, 0, 7).expect("a NAT");
@@ -612,7 +724,7 @@ fn hairpins_between_shards() {
     assert_eq!(error, Some(whole));
 }
 
-/// What a NAT should be: the sessions that live, with the time of their last packet, and the outside end of each mapping, which it learns from the first packet.
+/// What a NAT should be: the sessions with the time of their last packet, those that are over until they are looked at, and the outside end of each mapping, which it learns from the first packet.
 #[derive(Default)]
 struct Model {
     sessions: HashMap<Tuple<u32>, u32>,
@@ -628,11 +740,19 @@ impl Model {
         }
     }
 
+    fn is_over(behaviour: &Behaviour, last_ms: u32, now_ms: u32) -> bool {
+        now_ms - last_ms > behaviour.timeouts.datagrams_ms
+    }
+
+    fn lives(&self, behaviour: &Behaviour, session: &Tuple<u32>, now_ms: u32) -> bool {
+        let last_ms = self.sessions.get(session);
+        last_ms.is_some_and(|last_ms| !Self::is_over(behaviour, *last_ms, now_ms))
+    }
+
     fn expire(&mut self, behaviour: &Behaviour, now_ms: u32) -> usize {
         let before = self.sessions.len();
-        let timeout = behaviour.timeouts.datagrams_ms;
         self.sessions
-            .retain(|_, last_ms| now_ms - *last_ms <= timeout);
+            .retain(|_, last_ms| !Self::is_over(behaviour, *last_ms, now_ms));
         let live: HashSet<_> = (self.sessions.keys())
             .map(|tuple| Self::mapping(behaviour, tuple))
             .collect();
@@ -641,14 +761,16 @@ impl Model {
     }
 }
 
-/// Random datagrams in both directions on a virtual clock, few ports, few sessions: every outcome is the model's, but for which port is drawn.
+/// Random datagrams in both directions on a virtual clock, few ports, few sessions, which are looked at now and then: every outcome is the model's, but for
+/// which port is drawn.
 #[test]
 fn as_a_model_has_it() {
+    let mut all = [0; 8];
     for seed in 0..20 {
         let behaviour = Behaviour {
             ports: 5000..=5039,
             timeouts: Timeouts {
-                datagrams_ms: 50,
+                datagrams_ms: 200,
                 ..Timeouts::default()
             },
             ..match seed % 2 {
@@ -662,16 +784,27 @@ fn as_a_model_has_it() {
             Nat::new(behaviour.clone(), addresses.clone(), 100, alone, 0, seed).expect("a NAT");
         let mut model = Model::default();
         let (mut now_ms, mut exported) = (0, 0);
-        let mut seen = [0; 5];
+        let mut seen = [0; 8];
+        let packets = |flow: &Flow<2>| {
+            flow.packets(flow.initiator()) + flow.packets(flow.initiator().reverse())
+        };
         for _ in 0..5000 {
             now_ms += random.below(3) as u32;
-            let mut ended = 0;
-            nat.expire_all(now_ms, |flow, _| {
-                ended += 1;
-                exported += flow.packets(flow.initiator());
-                exported += flow.packets(flow.initiator().reverse());
-            });
-            assert_eq!(ended, model.expire(&behaviour, now_ms));
+            if random.below(10) == 0 {
+                let mut ended = 0;
+                nat.expire_all(now_ms, |flow, _| {
+                    ended += 1;
+                    exported += packets(flow);
+                });
+                assert_eq!(ended, model.expire(&behaviour, now_ms));
+            }
+            let mut one = |realm, packet| {
+                let mut out = Vec::new();
+                let ended = |flow: &Flow<2>, _| exported += packets(flow);
+                nat.burst(realm, &[packet], now_ms, &mut out, ended);
+                nat.assert_sums();
+                out[0]
+            };
             let remote = (SERVER + random.below(4) as u32, 50 + random.below(2) as u16);
             let is_full = model.sessions.len() == 100;
             if random.below(3) > 0 {
@@ -682,7 +815,7 @@ fn as_a_model_has_it() {
                     model.sessions.contains_key(&sent.tuple),
                     model.outside.contains_key(&mapping),
                 );
-                match nat.one(Realm::Inside, sent, now_ms) {
+                match one(Realm::Inside, sent) {
                     Translated::To(tuple) => {
                         assert!(has_session || !is_full);
                         let (end, _) = super::ends(Realm::Inside, &tuple);
@@ -692,8 +825,11 @@ fn as_a_model_has_it() {
                         let mut others = model.outside.iter();
                         assert!(others.all(|(other, taken)| !is_others(other) || *taken != end));
                         assert_eq!(*model.outside.entry(mapping).or_insert(end), end);
+                        let lived = model.lives(&behaviour, &sent.tuple, now_ms);
                         model.sessions.insert(sent.tuple, now_ms);
                         seen[0] += 1;
+                        // Over, not looked at, and begun anew with the mapping that it had.
+                        seen[5] += u32::from(has_session && !lived);
                     }
                     Translated::Refused(Refusal::Full) => {
                         assert!(is_full && !has_session);
@@ -720,27 +856,35 @@ fn as_a_model_has_it() {
                 .iter()
                 .find(|((_, other), end)| **end == to && (*other == NOBODY || *other == remote));
             let whose = whose.map(|((inside, _), _)| *inside);
-            match (nat.one(Realm::Outside, came, now_ms), whose) {
+            let is_open = behaviour.mapping == Mapping::EndpointIndependent;
+            match (one(Realm::Outside, came), whose) {
                 (Translated::To(tuple), Some(inside)) => {
                     assert_eq!(tuple, with_destination(came.tuple, inside));
                     let session = self::tuple(UDP, inside, remote);
-                    assert!(model.sessions.contains_key(&session) || !is_full);
-                    model.sessions.insert(session, now_ms);
-                    seen[3] += 1;
+                    if model.lives(&behaviour, &session, now_ms) {
+                        model.sessions.insert(session, now_ms);
+                        seen[3] += 1;
+                    } else {
+                        assert!(is_open, "it is a stranger's");
+                        seen[6] += 1;
+                    }
                 }
                 (Translated::Refused(Refusal::Unmapped), None) => seen[4] += 1,
-                (Translated::Refused(Refusal::Full), Some(inside)) => {
+                // Its only session is over.
+                (Translated::Refused(Refusal::Filtered), Some(inside)) => {
                     let session = self::tuple(UDP, inside, remote);
-                    assert!(is_full && !model.sessions.contains_key(&session));
+                    assert!(!is_open && !model.lives(&behaviour, &session, now_ms));
+                    seen[7] += 1;
                 }
                 other => panic!("{other:?}"),
             }
         }
-        let live: u64 = (nat.sessions().iter(now_ms))
-            .map(|flow| flow.packets(flow.initiator()) + flow.packets(flow.initiator().reverse()))
-            .sum();
-        assert_eq!(live + exported, nat.stats().counted);
         assert_eq!(nat.mappings(), model.outside.len());
+        assert_eq!(nat.stats().unsolicited, u64::from(seen[6]));
+        nat.expire_all(u32::MAX / 2, |flow, _| exported += packets(flow));
+        assert_eq!(exported, nat.stats().counted);
         assert!(seen[0] > 100 && seen[3] + seen[4] > 100, "{seen:?}");
+        all.iter_mut().zip(seen).for_each(|(sum, of)| *sum += of);
     }
+    assert!(all.iter().all(|count| *count > 0), "{all:?}");
 }

@@ -242,6 +242,21 @@ fn what_must_stay_is_left() {
             name == "first fragment"
         );
     }
+    // An authentication header covers the addresses of a whole datagram, however it is cut.
+    for field in [[0x20, 0], [0x20, 9], [0, 9]] {
+        let mut bytes = sample("authentication");
+        bytes[20..22].copy_from_slice(&field);
+        let refused = Rewriter::of_frame(&mut bytes).err();
+        assert_eq!(refused, Some(Unchangeable::Authenticated));
+        let mut headers = Headers::new();
+        headers.read(&[&bytes[..]]);
+        let refused = Rewriter::of_row(&headers, 0, &mut bytes).err();
+        assert_eq!(refused, Some(Unchangeable::Authenticated));
+    }
+    let mut bytes = sample("first fragment6");
+    bytes[54] = protocol::AUTHENTICATION;
+    let refused = Rewriter::of_frame(&mut bytes).err();
+    assert_eq!(refused, Some(Unchangeable::Authenticated));
     let mut tiny = sample("first fragment");
     tiny[16..18].copy_from_slice(&[0, 24]);
     let tiny = Rewriter::of_frame(&mut tiny).err();

@@ -6,7 +6,7 @@ use dpb_core::{Buf, Direction, SetupError};
 use super::{Association, Open, Opening, Seal, TAG_BYTES};
 use crate::flow::Toeplitz;
 use crate::packet::protocol;
-use crate::pipeline::{Pool, Sharding, Spread, Stage};
+use crate::pipeline::{Distributor, Pool, Sharding, Stage};
 use crate::programs::network::Network;
 use crate::programs::{Engine, Only};
 
@@ -97,14 +97,14 @@ impl GatewaySharding {
     }
 }
 
-impl Spread for GatewaySharding {
+impl Distributor for GatewaySharding {
     fn shards(&self) -> usize {
         self.sharding.shards()
     }
 
     fn spread(&mut self, ingress: u16, frames: &[Buf], shards: &mut Vec<u16>) {
         if self.plain.get(usize::from(ingress)) == Some(&true) {
-            return self.sharding.of(frames, shards);
+            return self.sharding.spread(ingress, frames, shards);
         }
         let of = |frame: &Buf| {
             let of_sealed = self.of_sealed(frame);

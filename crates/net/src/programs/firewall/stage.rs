@@ -10,7 +10,7 @@ use dpb_core::packet::TCP;
 
 use super::view::{Tuples, View};
 use super::{Action, Rules};
-use crate::flow::{Flags, Found, HashKey, Key, Seen, Table, TableError, Timeouts, Tuple};
+use crate::flow::{Flags, Found, HashKey, Seen, Table, TableError, Timeouts, Tuple};
 use crate::pipeline::{Burst, Reason, Stage};
 
 /// Settings of a firewall beside its rules.
@@ -88,9 +88,7 @@ struct Family<A, const N: usize> {
     seen: Vec<Seen<N>>,
     /// Of each packet seen its place in the burst, and its tuple.
     packets: Vec<(u32, Tuple<A>)>,
-    found: Vec<Found>,
-    /// Flows that a packet of this burst would have begun.
-    denied: Vec<Key<N>>,
+    found: Vec<Option<Found>>,
 }
 
 impl<A, const N: usize> Family<A, N> {
@@ -101,7 +99,6 @@ impl<A, const N: usize> Family<A, N> {
             seen: Vec::new(),
             packets: Vec::new(),
             found: Vec::new(),
-            denied: Vec::new(),
         })
     }
 
@@ -110,7 +107,7 @@ impl<A, const N: usize> Family<A, N> {
         self.seen.push(seen);
     }
 
-    /// Finds the flow of each packet, and asks `judge` of those that would begin one.
+    /// Finds the flow of each packet, and asks `judge` of those that would begin one, before they do: what is denied changes no flow.
     fn decide(
         &mut self,
         burst: &mut Burst,
@@ -122,30 +119,22 @@ impl<A, const N: usize> Family<A, N> {
             seen,
             packets,
             found,
-            denied,
         } = self;
         found.clear();
-        denied.clear();
         table.expire(now_ms, |_| {});
-        table.burst(seen, now_ms, found, |_| {});
-        for ((seen, (i, tuple)), found) in seen.iter().zip(&*packets).zip(&*found) {
-            let verdict = match found {
-                // It may have been begun by a packet of this burst that was denied since. Then the flow ends with the burst, and a packet of the
-                // other direction that is allowed begins it with its next one.
-                Found::Known(_) if denied.contains(&seen.key) => judge(tuple, seen.flags),
-                Found::Known(_) => Ok(()),
-                Found::New(_) => judge(tuple, seen.flags),
-                Found::Full => judge(tuple, seen.flags).and(Err(Firewall::TABLE_FULL)),
-            };
+        let may_begin = |at: usize| {
+            let (i, tuple) = &packets[at];
+            let verdict = judge(tuple, seen[at].flags);
             if let Err(reason) = verdict {
                 burst.packet(*i as usize).drop_for(reason);
-                if let Found::New(_) = found {
-                    denied.push(seen.key);
-                }
             }
-        }
-        for key in &*denied {
-            table.end(key);
+            verdict.is_ok()
+        };
+        table.burst_if(seen, now_ms, found, may_begin, |_| {});
+        for ((i, _), found) in packets.iter().zip(&*found) {
+            if *found == Some(Found::Full) {
+                burst.packet(*i as usize).drop_for(Firewall::TABLE_FULL);
+            }
         }
         packets.clear();
         seen.clear();

@@ -7,7 +7,7 @@ use crate::flow::nat::Realm;
 use crate::flow::{HashedEnds, Rss, RssError, Steering, Toeplitz, Tuple};
 use crate::packet::protocol::{ICMP, TCP, UDP};
 use crate::packet::{Headers, Marks};
-use crate::pipeline::Spread;
+use crate::pipeline::Distributor;
 
 /// Spreads packets over the shards of a NAT with [`Mapping::EndpointIndependent`](crate::flow::nat::Mapping): those of a session come to one shard, whose NAT has its outside port.
 ///
@@ -97,7 +97,7 @@ impl NatSharding {
     }
 }
 
-impl Spread for NatSharding {
+impl Distributor for NatSharding {
     fn shards(&self) -> usize {
         self.shards
     }

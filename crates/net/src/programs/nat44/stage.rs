@@ -55,6 +55,7 @@ pub struct Counts {
     mappings: AtomicU64,
     began: AtomicU64,
     hairpinned: AtomicU64,
+    unsolicited: AtomicU64,
     errors: AtomicU64,
 }
 
@@ -79,6 +80,11 @@ impl Counts {
         self.hairpinned.load(Ordering::Relaxed)
     }
 
+    /// Packets of strangers so far that were let in and belong to no session.
+    pub fn unsolicited(&self) -> u64 {
+        self.unsolicited.load(Ordering::Relaxed)
+    }
+
     /// Errors of ICMP that were translated so far.
     pub fn errors(&self) -> u64 {
         self.errors.load(Ordering::Relaxed)
@@ -91,6 +97,7 @@ impl Counts {
         store(&self.mappings, nat.mappings() as u64);
         store(&self.began, table.stats().began);
         store(&self.hairpinned, stats.hairpinned);
+        store(&self.unsolicited, stats.unsolicited);
         store(&self.errors, stats.errors);
     }
 }

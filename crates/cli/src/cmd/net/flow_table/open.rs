@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dpb_core::measure::{Interference, Record};
 use dpb_core::{Clock, PacketPort, VirtualClock, WallClock};
 use dpb_net::pipeline::{self, Line, Make, Shard, WhenFull};
-use dpb_net::port::{End, Spread, pair_of};
+use dpb_net::port::{End, MultiQueue, pair_of};
 use dpb_net::programs::flow_table::{Card, Counts, FlowTable, Totals};
 use dpb_net::traffic::{Schedule, Traffic};
 use dpb_net::trial::{LEAD_NS, Plan, Pool};
@@ -225,5 +225,5 @@ pub(super) fn spread(ports: Vec<End>) -> Box<dyn PacketPort> {
     let ports = ports
         .into_iter()
         .map(|port| Box::new(port) as Box<dyn PacketPort>);
-    Box::new(Spread::new(ports.collect(), WhenFull::Hold))
+    Box::new(MultiQueue::new(ports.collect(), WhenFull::Hold))
 }

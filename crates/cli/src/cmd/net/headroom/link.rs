@@ -13,7 +13,7 @@ use dpb_core::port::{Arrivals, PortStats};
 use dpb_core::{Buf, Evidence, PacketPort, SetupError};
 use dpb_net::pipeline::WhenFull;
 use dpb_net::port::af_packet::{self, Fanout, FanoutBy};
-use dpb_net::port::{AfPacket, AfXdp, Datagrams, Spread, af_xdp, datagrams, halves, pair_of};
+use dpb_net::port::{AfPacket, AfXdp, Datagrams, MultiQueue, af_xdp, datagrams, halves, pair_of};
 
 use super::namespaces::{Ends, Layout, Place, SINK, Topology, UDP_PORT, Wires};
 
@@ -316,7 +316,7 @@ fn one_of(mut ports: Vec<Box<dyn PacketPort>>) -> (Box<dyn PacketPort>, Option<A
         (1, Some(port)) => (port, None),
         (_, last) => {
             ports.extend(last);
-            let spread = Spread::new(ports, WhenFull::Drop);
+            let spread = MultiQueue::new(ports, WhenFull::Drop);
             let dropped = spread.dropped();
             (boxed(spread), Some(dropped))
         }

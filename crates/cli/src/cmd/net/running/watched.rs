@@ -91,4 +91,8 @@ impl<P: PacketPort> PacketPort for Watched<P> {
     fn file(&self) -> Option<BorrowedFd<'_>> {
         self.port.file()
     }
+
+    fn is_looped(&self) -> bool {
+        self.port.is_looped()
+    }
 }
