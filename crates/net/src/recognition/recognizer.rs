@@ -34,7 +34,6 @@ pub struct Recognizer {
     applications: Arc<Applications>,
     /// States with bytes that no rule has seen.
     fresh: Vec<u32>,
-    stats: Stats,
 }
 
 impl Recognizer {
@@ -49,13 +48,12 @@ impl Recognizer {
             names: dns::Names::new(limits.names_max, settings.seed),
             applications,
             fresh: Vec::with_capacity(undecided_max as usize),
-            stats: Stats::default(),
         }
     }
 
     /// What was counted.
     pub fn stats(&self) -> Stats {
-        self.stats
+        self.desk.stats
     }
 
     /// The applications that verdicts name.
@@ -72,13 +70,13 @@ impl Recognizer {
     #[inline]
     pub fn packet(&mut self, mark: &mut Mark, packet: &Packet<'_>, now_ms: u32) -> Outcome<'_> {
         if let Some(label) = mark.label() {
-            self.stats.known += 1;
+            self.desk.stats.known += 1;
             if label.protocol == Protocol::Dns {
                 self.learn(packet, now_ms);
             }
             return Outcome::Known(label);
         }
-        self.stats.inspected += 1;
+        self.desk.stats.inspected += 1;
         match packet.segment {
             Some(segment) => self.segment(mark, packet, segment, now_ms),
             None => self.datagram(mark, packet, now_ms),
@@ -150,7 +148,7 @@ impl Recognizer {
             self.desk.verdict.clear();
             if conversation::examine(&mut self.desk, &talk) == Step::Found {
                 let server = packet.addresses[usize::from(talk.initiator == direction)];
-                self.stats.at_once += 1;
+                self.desk.stats.at_once += 1;
                 return self.decide(mark, server, 1, now_ms);
             }
         }
@@ -209,7 +207,7 @@ impl Recognizer {
                 inserted = stream.segment(&mut self.pool, sequence, packet.payload);
             }
             if inserted == Inserted::Dropped {
-                self.stats.dropped += 1;
+                self.desk.stats.dropped += 1;
             }
             if inserted == Inserted::Grown && has_rules {
                 state.list(place, &mut self.fresh);
@@ -290,8 +288,8 @@ impl Recognizer {
             let state = &self.states[place];
             collected = state.collected;
             (initiator, packets) = (state.initiator, state.packets);
-            let held = &self.pool.bytes(state.streams[0].block)[..collected.filled.end()];
-            self.desk.assembly[..held.len()].copy_from_slice(held);
+            let held = self.pool.room(state.streams[0].block);
+            (self.desk.assembly.room()).copy_from(&held, collected.filled.end());
         }
         self.desk.verdict.clear();
         let direction = packet.direction as usize;
@@ -308,7 +306,7 @@ impl Recognizer {
                     self.release(mark, place, now_ms)
                 }
                 None => {
-                    self.stats.at_once += 1;
+                    self.desk.stats.at_once += 1;
                     self.decide(mark, server, packets + 1, now_ms)
                 }
             };
@@ -348,14 +346,12 @@ impl Recognizer {
         let end = collected.filled.end();
         if end > 0 {
             let [stream, _] = &mut state.streams;
+            // Which of its bytes are there is in `collected`.
             stream.filled = Default::default();
-            let inserted = stream.insert(&mut self.pool, 0, &self.desk.assembly[..end]);
-            if stream.filled.front() < end {
+            if !stream.keep(&mut self.pool, &mut self.desk.assembly, end) {
                 // No block is long enough: what is held cannot become whole.
                 state.collected.filled = Default::default();
-            }
-            if inserted == Inserted::Dropped {
-                self.stats.dropped += 1;
+                self.desk.stats.dropped += 1;
             }
         } else if self.desk.settings.has_rules && !collected.is_waiting() {
             let stream = &mut state.streams[packet.direction as usize];
@@ -398,7 +394,7 @@ impl Recognizer {
         let packets = state.packets;
         self.states.give(&mut self.pool, place);
         self.guess(mark, is_tcp, [port, client_port], address, packets, now_ms);
-        self.stats.given_up += 1;
+        self.desk.stats.given_up += 1;
         Outcome::GaveUp(why, &self.desk.verdict)
     }
 
@@ -412,7 +408,7 @@ impl Recognizer {
     }
 
     fn decide(&mut self, mark: &mut Mark, server: u128, packets: u16, now_ms: u32) -> Outcome<'_> {
-        self.stats.verdicts += 1;
+        self.desk.stats.verdicts += 1;
         self.conclude(mark, server, packets, now_ms);
         Outcome::Verdict(&self.desk.verdict)
     }
@@ -456,20 +452,20 @@ impl Recognizer {
     }
 
     fn refuse(&mut self, mark: &mut Mark, packet: &Packet<'_>, now_ms: u32) -> Outcome<'_> {
-        self.stats.refused += 1;
+        self.desk.stats.refused += 1;
         self.guess_by_packet(mark, packet, now_ms);
         Outcome::GaveUp(GiveUp::NoRoom, &self.desk.verdict)
     }
 
     fn reclaimed(&mut self, mark: &mut Mark, packet: &Packet<'_>, now_ms: u32) -> Outcome<'_> {
-        self.stats.reclaimed += 1;
+        self.desk.stats.reclaimed += 1;
         self.guess_by_packet(mark, packet, now_ms);
         Outcome::GaveUp(GiveUp::Reclaimed, &self.desk.verdict)
     }
 
     /// Of a flow without a state it is not known who began; the lower port is taken for the server's.
     fn guess_by_packet(&mut self, mark: &mut Mark, packet: &Packet<'_>, now_ms: u32) {
-        self.stats.given_up += 1;
+        self.desk.stats.given_up += 1;
         self.desk.verdict.clear();
         let [source, destination] = packet.ports;
         let server = usize::from(destination <= source);
@@ -492,7 +488,7 @@ impl Recognizer {
             for one in answer.addresses() {
                 self.names
                     .insert(one.address, name.as_bytes(), one.ttl_s, now_ms);
-                self.stats.names += 1;
+                self.desk.stats.names += 1;
             }
         }
     }

@@ -84,7 +84,7 @@ pub struct Stats {
     pub refused: u64,
     /// See `refused`.
     pub reclaimed: u64,
-    /// Pieces of streams that were dropped: behind too many gaps, behind 8 KiB, or no block was left.
+    /// Pieces of streams and hellos that were dropped: behind 8 KiB, or no block was left.
     pub dropped: u64,
     /// Addresses that got a name.
     pub names: u64,

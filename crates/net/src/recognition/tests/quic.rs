@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
+use dpb_core::random::SplitMix64;
 use proptest::prelude::*;
 
 use super::super::quic::*;
 use super::*;
+use crate::traffic::application::{QuicDelivery, QuicVersion, client_initials};
 
 /// The packets of a version's RFC.
 fn samples(version: &str) -> HashMap<&'static str, Vec<u8>> {
@@ -271,6 +273,50 @@ fn frames_in_any_order_with_others_between_them_are_put_together() {
         wire.datagram(Direction::Up, &second).host(),
         "shuffled.example.net"
     );
+}
+
+/// Packets with as many frames as fit, in any order, as Chromium sends them; the generator of traffic makes them, which shares no code with the reader.
+#[test]
+fn a_hello_in_scattered_frames_is_found() {
+    for frames in 6..=64 {
+        let mut random = SplitMix64::new(frames as u64);
+        let (message, delivery) = (
+            long_hello("scattered.example"),
+            QuicDelivery::Scattered(frames),
+        );
+        let (datagrams, _) =
+            client_initials(QuicVersion::V1, &message, delivery, b"1234", &mut random);
+        assert!(datagrams.len() > 1);
+        for is_backwards in [false, true] {
+            let mut datagrams = datagrams.clone();
+            if is_backwards {
+                datagrams.reverse();
+            }
+            let mut wire = Wire::new(443);
+            let mut got = Got::Inspect;
+            for datagram in &datagrams {
+                assert_eq!(got, Got::Inspect, "{frames}");
+                got = wire.datagram(Direction::Up, datagram);
+            }
+            assert_eq!(
+                (got.protocol(), got.host().as_str()),
+                (Protocol::Quic, "scattered.example")
+            );
+            assert_eq!(wire.recognizer.stats().dropped, 0);
+        }
+    }
+}
+
+/// What lies behind 8 KiB is counted.
+#[test]
+fn pieces_that_find_no_room_are_counted() {
+    let message = long_hello("beyond.example.net");
+    let mut frames = crypto(8192, b"beyond");
+    frames.extend(crypto(0, &message[..900]));
+    let mut wire = Wire::new(443);
+    let datagram = initial(Version::One, &DESTINATION, &DESTINATION, 0, &frames);
+    assert_eq!(wire.datagram(Direction::Up, &datagram), Got::Inspect);
+    assert_eq!(wire.recognizer.stats().dropped, 1);
 }
 
 #[test]
