@@ -18,8 +18,8 @@
 //! of a byte stays**. Memory is taken once, for [`Limits::undecided_max`] flows; a flow for which there is none gets its verdict from the port at
 //! once, and is counted. Nothing is allocated for a packet.
 //!
-//! Work for a packet is bounded by one pass over these 8 KiB, whoever sends it. Readers of each format are functions of bytes that never panic: [`tls`],
-//! [`quic`], [`http`], [`dns`].
+//! Work is bounded whoever sends: a look is a pass over these 8 KiB at most, and a direction gets less than a hundred looks of readers and as many of rules, in however
+//! many packets its bytes come. Readers of each format are functions of bytes that never panic: [`tls`], [`quic`], [`http`], [`dns`].
 //!
 //! # Names and applications
 //!
@@ -57,6 +57,7 @@ mod bytes;
 pub mod dns;
 pub mod http;
 mod ja4;
+mod looks;
 mod protocol;
 pub mod quic;
 mod recognizer;

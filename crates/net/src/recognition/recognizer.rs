@@ -32,7 +32,7 @@ pub struct Recognizer {
     states: States,
     names: dns::Names,
     applications: Arc<Applications>,
-    /// States with bytes that no rule has seen.
+    /// States with bytes for rules.
     fresh: Vec<u32>,
 }
 
@@ -209,9 +209,6 @@ impl Recognizer {
             if inserted == Inserted::Dropped {
                 self.desk.stats.dropped += 1;
             }
-            if inserted == Inserted::Grown && has_rules {
-                state.list(place, &mut self.fresh);
-            }
         }
         let stream = &mut state.streams[direction];
         // One that lies before the start is old, or made to end what goes on.
@@ -220,10 +217,17 @@ impl Recognizer {
             let end = (offset as usize).saturating_add(packet.payload.len());
             stream.end = Some(end.min(LONG_BYTES) as u16);
         }
-        let is_over = stream.is_over();
+        let (front, is_over) = (stream.filled.front(), stream.is_over());
         let has_news = inserted == Inserted::Grown && !stream.is_foreign;
-        let is_enough = stream.filled.front() >= usize::from(stream.wanted);
-        if is_over || has_news && is_enough {
+        let is_enough = front >= usize::from(stream.wanted) && stream.read.is_due(front, is_over);
+        let is_read = stream.read.is_last(is_over) || has_news && is_enough;
+        if is_read {
+            stream.read.look(front, is_over);
+        }
+        if has_rules && stream.shown.is_due(front, is_over) {
+            state.list(place, &mut self.fresh);
+        }
+        if is_read {
             self.desk.verdict.clear();
             match self.examine(place, false) {
                 Step::Found => {
@@ -258,6 +262,7 @@ impl Recognizer {
 
     /// Has the readers look at what is held of a connection.
     fn examine(&mut self, place: u32, is_last: bool) -> Step {
+        self.desk.stats.readings += 1;
         let state = &self.states[place];
         let [up, down] = &state.streams;
         let talk = Conversation {
@@ -356,8 +361,8 @@ impl Recognizer {
         } else if self.desk.settings.has_rules && !collected.is_waiting() {
             let stream = &mut state.streams[packet.direction as usize];
             let front = stream.filled.front();
-            let inserted = stream.insert(&mut self.pool, front, packet.payload);
-            if inserted == Inserted::Grown {
+            stream.insert(&mut self.pool, front, packet.payload);
+            if stream.shown.is_due(stream.filled.front(), stream.is_over()) {
                 state.list(place, &mut self.fresh);
             }
         }

@@ -4,6 +4,8 @@
 //! bit for each byte says which are there, so gaps are not limited in number. **The first copy of a byte stays**: what overlaps with bytes that are there is
 //! not written. Bytes behind the block's end are dropped.
 
+use super::looks::Looks;
+
 /// Which bytes of a block are there. Those between the front and the end have a bit each in the block's [`Room`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Filled {
@@ -326,6 +328,10 @@ pub(super) struct Stream {
     pub(super) filled: Filled,
     /// Bytes that a reader waits for.
     pub(super) wanted: u16,
+    /// What readers have looked at.
+    pub(super) read: Looks,
+    /// What was handed out for rules.
+    pub(super) shown: Looks,
     /// True if the base is known: by a SYN, or by a packet.
     pub(super) has_base: bool,
     /// True if it is known by a SYN, so that nothing comes before it.
@@ -342,6 +348,8 @@ impl Stream {
         block: Block::NONE,
         filled: Filled { front: 0, end: 0 },
         wanted: 0,
+        read: Looks::NONE,
+        shown: Looks::NONE,
         has_base: false,
         is_base_sure: false,
         is_foreign: false,
@@ -437,6 +445,6 @@ impl Stream {
     /// Gives its memory back.
     pub(super) fn release(&mut self, pool: &mut Pool) {
         pool.give(self.block);
-        self.block = Block::NONE;
+        *self = Self::EMPTY;
     }
 }

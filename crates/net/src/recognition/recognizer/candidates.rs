@@ -19,19 +19,19 @@ pub struct Candidate<'a> {
 }
 
 impl Recognizer {
-    /// Hands out the bytes of undecided flows that have more than at the last call, at most [`Limits::undecided_max`](super::Limits::undecided_max) flows with two
-    /// directions each. Only with [`Settings::has_rules`](super::Settings::has_rules). Readers have not known these flows, so far.
+    /// Hands out the bytes of streams of undecided flows that have more than at the last call, at most [`Limits::undecided_max`](super::Limits::undecided_max) flows with
+    /// two directions each. Only with [`Settings::has_rules`](super::Settings::has_rules). Readers have not known these flows, so far. A stream that comes in very many
+    /// pieces is handed out when it has grown by an eighth, or is over.
     pub fn candidates(&mut self, mut each: impl FnMut(Candidate<'_>)) {
         for place in self.fresh.drain(..) {
             let state = &mut self.states[place];
             state.is_listed = false;
-            // Its flow may be decided by now, and another one may have its place.
-            if !std::mem::take(&mut state.is_fresh) {
-                continue;
-            }
-            for (direction, stream) in [Direction::Up, Direction::Down].iter().zip(&state.streams) {
-                let bytes = stream.bytes(&self.pool);
-                if !bytes.is_empty() {
+            // Its flow may be decided by now, so that nothing is held.
+            let directions = [Direction::Up, Direction::Down];
+            for (direction, stream) in directions.iter().zip(&mut state.streams) {
+                let (bytes, is_over) = (stream.bytes(&self.pool), stream.is_over());
+                if !bytes.is_empty() && stream.shown.is_due(bytes.len(), is_over) {
+                    stream.shown.look(bytes.len(), is_over);
                     each(Candidate {
                         flow: state.flow,
                         direction: *direction,

@@ -74,6 +74,8 @@ pub struct Stats {
     pub known: u64,
     /// Packets that were looked at.
     pub inspected: u64,
+    /// Looks of readers at what is held of connections.
+    pub readings: u64,
     /// Flows decided by their bytes.
     pub verdicts: u64,
     /// Of these, flows of which nothing was ever held.

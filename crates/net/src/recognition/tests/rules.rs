@@ -33,7 +33,9 @@ fn candidates_are_what_was_said_and_come_once() {
     assert_eq!(see(&mut wire), [up, down]);
     assert!(see(&mut wire).is_empty());
     wire.server(NOISE.len(), b"12345");
-    assert_eq!(see(&mut wire)[1].2, [NOISE, b"12345late"].concat());
+    // The side that has said more, and no other.
+    let down = (1, Direction::Down, [NOISE, b"12345late"].concat());
+    assert_eq!(see(&mut wire), [down]);
     // A rule decides; later packets are known.
     let list = Applications::built_in();
     let application = list.named("steam");
@@ -72,6 +74,31 @@ fn candidates_make_a_job() {
             (4, &[NOISE, NOISE].concat()[..])
         );
     }
+}
+
+/// Of a stream in single bytes rules see a pass of what is held now and then, and all of it in the end.
+#[test]
+fn single_bytes_do_not_bring_a_pass_each() {
+    let mut wire = Wire::with(80, settings());
+    wire.open();
+    let mut stream = b"GET /".to_vec();
+    stream.resize(5000, b'a');
+    let (mut count, mut last) = (0, 0);
+    for (at, byte) in stream.iter().enumerate() {
+        assert_eq!(wire.client(at, &[*byte]), Got::Inspect);
+        wire.recognizer.candidates(|one| {
+            count += 1;
+            last = one.bytes.len();
+        });
+        assert!(at < last + (last / 8).max(64), "{last} at {at}");
+    }
+    assert!(count < 100, "{count}");
+    // With its end all is seen that is left.
+    assert!(last < 5000, "{last}");
+    let fin = Flags::FIN.with(Flags::ACK);
+    wire.send(Direction::Up, 5000, fin, b"");
+    wire.recognizer.candidates(|one| last = one.bytes.len());
+    assert_eq!(last, 5000);
 }
 
 #[test]
