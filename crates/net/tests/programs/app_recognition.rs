@@ -68,13 +68,17 @@ fn engine(
 
 const WORD: &[u8] = b"session ";
 
-/// Rule 7 matches a word of [`Application::Private`].
-fn rules(manner: Manner) -> RuleEngine {
+/// An operator whose rule 7 matches a word of [`Application::Private`].
+fn word(manner: Manner) -> Engine {
     let make = |item: &[u8]| match item.windows(WORD.len()).any(|part| part == WORD) {
         true => [7_u32, WORD.len() as u32].map(u32::to_le_bytes).concat(),
         false => Vec::new(),
     };
-    RuleEngine::new(engine("rules", OutputShape::Variable, make, manner)).expect("supported")
+    engine("rules", OutputShape::Variable, make, manner)
+}
+
+fn rules(manner: Manner) -> RuleEngine {
+    RuleEngine::new(word(manner)).expect("supported")
 }
 
 fn settings(policy: &str) -> Settings {
@@ -109,6 +113,11 @@ fn generator(delivery: Delivery, ipv6_share: f64) -> Generator {
         ..Profile::new(9)
     };
     Generator::new(&profile).expect("a profile")
+}
+
+/// A frame that is no IP.
+fn arp() -> Vec<u8> {
+    [&[2; 12][..], &[8, 6], &[0; 46]].concat()
 }
 
 /// Both ends of a flow in order, and true for TCP.
@@ -344,6 +353,31 @@ fn a_policy_drops_packets_and_each_is_counted() {
     assert_eq!(counts.read().actions[Action::Drop as usize], right as u64);
 }
 
+/// Twenty flows say the word and no more, and a job takes four streams: five jobs have seen all of them.
+#[test]
+fn streams_that_find_no_room_in_a_job_are_in_the_next_one() {
+    let small = Engine {
+        packets_max: 2,
+        ..word(Manner::default())
+    };
+    let small = RuleEngine::new(small).expect("supported");
+    let clock = Arc::new(VirtualClock::new(false));
+    let recognise = Recognise::new(&settings("rule=hash"), Some(&small), None, clock);
+    let recognise = recognise.expect("memory");
+    let counts = recognise.counts();
+    let mut line = Line::new("test", vec![Box::new(recognise)], 4);
+    let payload = [&[0x91; 30], WORD].concat();
+    let said =
+        (0..20).map(|i| support::udp_v4([[10, 0, 0, i], [10, 0, 1, 1]], [9999, 9998], 5, &payload));
+    through(&mut line, said.map(|frame| buf(&frame)).collect());
+    assert_eq!(counts.read().by_rule, 4);
+    for _ in 0..4 {
+        through(&mut line, vec![buf(&arp())]);
+    }
+    let totals = counts.read();
+    assert_eq!((totals.by_rule, totals.rule_items), (20, 20));
+}
+
 #[test]
 fn without_rules_a_private_protocol_stays_unknown() {
     let sent = sent(&generator(Delivery::Whole, 0.0), 9000);
@@ -378,8 +412,7 @@ fn packets_without_a_flow_have_their_action_too() {
     let mut burst = dpb_net::pipeline::Burst::with_capacity(4);
     let flow =
         |i: u8| support::udp_v4([[10, 0, 0, i], [10, 0, 1, 1]], [9999, 9998], 5, &[0x91; 30]);
-    let arp = [&[2; 12][..], &[8, 6], &[0; 46]].concat();
-    for frame in [flow(1), flow(2), arp, flow(3)[..30].to_vec()] {
+    for frame in [flow(1), flow(2), arp(), flow(3)[..30].to_vec()] {
         burst.push(buf(&frame), dpb_net::pipeline::Mark::of(0));
     }
     let mut done = Vec::new();

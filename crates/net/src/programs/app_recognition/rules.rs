@@ -117,7 +117,8 @@ impl Lane {
         self.seen
     }
 
-    /// Sends what undecided flows have said that no rule has seen; gives the number of the flight, unless there is nothing. There has to be room.
+    /// Sends what undecided flows have said that no rule has seen, as much as one job takes; gives the number of the flight, unless there is nothing. There has to be
+    /// room.
     pub(super) fn send(&mut self, recognizer: &mut Recognizer) -> Option<usize> {
         let at = *self.idle.last()?;
         let Flight { job, flows } = &mut self.flights[at];
@@ -126,10 +127,8 @@ impl Lane {
         spans.clear();
         flows.clear();
         if let Memory::Own(Buffers::One(into)) = &mut out.src {
-            recognizer.gather(into, 0, &mut spans, flows);
+            recognizer.gather(into, 0, self.items_max, &mut spans, flows);
         }
-        spans.truncate(self.items_max);
-        flows.truncate(self.items_max);
         let count = spans.len();
         self.seen.items += count as u64;
         self.seen.bytes += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();

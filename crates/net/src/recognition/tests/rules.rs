@@ -1,5 +1,7 @@
 //! Bytes of undecided flows go out in batches, and what a rule finds comes back.
 
+use dpb_core::Span;
+
 use super::*;
 
 fn settings() -> Settings {
@@ -55,25 +57,33 @@ fn candidates_are_what_was_said_and_come_once() {
 fn candidates_make_a_job() {
     let mut wire = Wire::with(9999, settings());
     let mut marks = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..5 {
         wire.next(9999);
         assert_eq!(wire.datagram(Direction::Down, NOISE), Got::Inspect);
         assert_eq!(wire.datagram(Direction::Down, NOISE), Got::Inspect);
         marks.push(wire.mark);
     }
-    let mut buffer = vec![0; 100];
-    let (mut spans, mut flows) = (Vec::new(), Vec::new());
-    wire.recognizer
-        .gather(&mut buffer, 4, &mut spans, &mut flows);
-    // Two flows fit.
-    assert_eq!(flows, [(1, Direction::Down); 2]);
-    for span in spans {
-        let (start, len) = (span.start as usize, span.len as usize);
-        assert_eq!(
-            (span.buf, &buffer[start..start + len]),
-            (4, &[NOISE, NOISE].concat()[..])
-        );
-    }
+    let said = [NOISE, NOISE].concat();
+    let mut gather = |bytes: usize, items_max: usize| {
+        let mut buffer = vec![0; bytes];
+        let (mut spans, mut flows) = (Vec::new(), Vec::new());
+        (wire.recognizer).gather(&mut buffer, 4, items_max, &mut spans, &mut flows);
+        assert_eq!(flows, vec![(1, Direction::Down); spans.len()]);
+        let item = |span: &Span| {
+            let (start, len) = (span.start as usize, span.len as usize);
+            assert_eq!(span.buf, 4);
+            buffer[start..start + len].to_vec()
+        };
+        spans.iter().map(item).collect::<Vec<_>>()
+    };
+    // Two of five flows fit, and no more than one may come; the others wait for their turn.
+    assert_eq!(gather(100, 9), vec![said.clone(); 2]);
+    assert_eq!(gather(100, 1), vec![said.clone(); 1]);
+    assert!(gather(100, 0).is_empty() && gather(0, 9).is_empty());
+    // A start that no buffer of this length takes is cut.
+    assert_eq!(gather(30, 9), [&said[..30]]);
+    assert_eq!(gather(100, 9), [said]);
+    assert!(gather(100, 9).is_empty());
 }
 
 /// Of a stream in single bytes rules see a pass of what is held now and then, and all of it in the end.
