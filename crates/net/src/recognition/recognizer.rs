@@ -22,7 +22,7 @@ use state::States;
 use super::dns;
 use super::stream::{Inserted, LONG_BYTES, Pool};
 use super::verdict::{Opened, Progress};
-use super::{Applications, Evidence, Mark, Name, NameSource, Protocol, Verdict};
+use super::{Applications, Evidence, Mark, Name, NameSource, Protocol};
 use crate::flow::{Direction, Flags};
 
 /// Recognises the flows of one shard. See [the module](super).
@@ -83,8 +83,9 @@ impl Recognizer {
         }
     }
 
-    /// A flow is over: what is held of it is looked at for the last time, and let go. `None` if it was decided, or nothing is known of it.
-    pub fn end(&mut self, mark: &mut Mark, now_ms: u32) -> Option<&Verdict> {
+    /// A flow is over: what is held of it is looked at for the last time, and let go. So it is decided by what it said, or given up. `None` if it was decided before, or
+    /// nothing is known of it.
+    pub fn end(&mut self, mark: &mut Mark, now_ms: u32) -> Option<Outcome<'_>> {
         let Progress::Undecided { place, turn } = mark.progress() else {
             return None;
         };
@@ -92,7 +93,7 @@ impl Recognizer {
             *mark = Mark::default();
             return None;
         }
-        self.finish(mark, place, GiveUp::Ended, now_ms).verdict()
+        Some(self.finish(mark, place, GiveUp::Ended, now_ms))
     }
 
     fn segment(

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use dpb_core::lift::OneKernel;
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, VirtualClock, spec};
+use dpb_core::{Batch, BatchOut, Clock, JobError, Kernel, OpSpec, OutputShape, VirtualClock, spec};
 use dpb_net::flow::Timeouts;
 use dpb_net::packet::{Frame, protocol};
 use dpb_net::pipeline::{Line, Stage};
@@ -15,6 +15,7 @@ use dpb_net::programs::app_recognition::{
 use dpb_net::recognition::{self, Applications, Evidence, Protocol};
 use dpb_net::traffic::application::{Application, Applications as Said, Delivery};
 use dpb_net::traffic::{Flows, Generator, Profile, Sizes, StampKey, Start, Traffic};
+use etherparse::PacketBuilder;
 use sha2::{Digest, Sha256};
 
 use super::support::{self, Manner, buf};
@@ -351,6 +352,64 @@ fn a_policy_drops_packets_and_each_is_counted() {
     let right = of(Application::Dns) + of(Application::Private) - 3 * private_flows;
     assert_eq!((dropped, outcomes.len()), (right, 3000));
     assert_eq!(counts.read().actions[Action::Drop as usize], right as u64);
+}
+
+/// A segment of the connection between 10.0.0.1 and 10.0.1.1.
+fn tcp(ports: [u16; 2], sequence: u32, is_syn: bool, payload: &[u8]) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2(support::HERE, support::THERE)
+        .ipv4([10, 0, 0, 1], [10, 0, 1, 1], 9)
+        .tcp(ports[0], ports[1], sequence, 1000);
+    let builder = match is_syn {
+        true => builder.syn(),
+        false => builder.ack(1),
+    };
+    let mut frame = Vec::with_capacity(builder.size(payload.len()));
+    builder.write(&mut frame, payload).expect("a Vec takes all");
+    frame
+}
+
+/// A request whose headers have no end: its flow is decided when it ends, by a sweep of the table or by a SYN that opens another one with the same ends.
+#[test]
+fn flows_that_end_are_decided_by_what_they_said() {
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nAccept: x\r\n";
+    for turn_ms in [1000, u32::MAX] {
+        let (clock, log) = (Arc::new(VirtualClock::new(false)), Arc::new(Log::new(9)));
+        let mut settings = settings("");
+        settings.timeouts.transitory_ms = 1000;
+        settings.timeouts.turn_ms = turn_ms;
+        let now: Arc<dyn Clock> = Arc::clone(&clock) as _;
+        let recognise = Recognise::new(&settings, None, Some(Arc::clone(&log)), now);
+        let recognise = recognise.expect("memory");
+        let counts = recognise.counts();
+        let mut line = Line::new("test", vec![Box::new(recognise)], 4);
+        let before = [
+            // Another flow, which the table looks at first.
+            support::udp_v4([[10, 0, 0, 9], [10, 0, 1, 1]], [9999, 9998], 5, &[0x91; 30]),
+            tcp([1000, 80], 7, true, b""),
+            tcp([1000, 80], 8, false, REQUEST),
+            tcp([1001, 80], 7, true, b""),
+            tcp([1001, 80], 8, false, &[0x91; 30]),
+        ];
+        through(&mut line, before.map(|frame| buf(&frame)).into());
+        assert_eq!((counts.read().decided, counts.read().given_up), (0, 0));
+        clock.advance_to(2_000_000_000);
+        let after = [1000, 1001].map(|port| buf(&tcp([port, 80], 90_000, true, b"")));
+        through(&mut line, after.into());
+        let totals = counts.read();
+        assert_eq!((totals.began, totals.ended), (5, 2), "{turn_ms}");
+        assert_eq!((totals.decided, totals.given_up), (1, 1), "{turn_ms}");
+        let (mut decided, _) = log.take();
+        decided.sort_by_key(|flow| flow.ports);
+        let found: Vec<_> = (decided.iter())
+            .map(|flow| (flow.ports, flow.label.protocol, flow.label.evidence))
+            .collect();
+        // Of what no reader knows the port is left.
+        let right = [
+            ([1000, 80], Protocol::Http, Evidence::Http),
+            ([1001, 80], Protocol::Http, Evidence::Port),
+        ];
+        assert_eq!(found, right, "{turn_ms}");
+    }
 }
 
 /// Twenty flows say the word and no more, and a job takes four streams: five jobs have seen all of them.
