@@ -4,7 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use dpb_core::lift::OneKernel;
-use dpb_core::{Batch, BatchOut, Clock, JobError, Kernel, OpSpec, OutputShape, VirtualClock, spec};
+use dpb_core::{
+    Batch, BatchOut, Clock, JobError, Kernel, OpSpec, OutputShape, SetupError, VirtualClock, spec,
+};
 use dpb_net::flow::Timeouts;
 use dpb_net::packet::{Frame, protocol};
 use dpb_net::pipeline::{Line, Stage};
@@ -352,6 +354,17 @@ fn a_policy_drops_packets_and_each_is_counted() {
     let right = of(Application::Dns) + of(Application::Private) - 3 * private_flows;
     assert_eq!((dropped, outcomes.len()), (right, 3000));
     assert_eq!(counts.read().actions[Action::Drop as usize], right as u64);
+}
+
+#[test]
+fn an_operator_without_matches_is_no_rules() {
+    let sha256 = |item: &[u8]| Sha256::digest(item).to_vec();
+    let sha256 = engine("sha256", OutputShape::Fixed(32), sha256, Manner::default());
+    let error = RuleEngine::new(sha256).expect_err("no rules");
+    let SetupError::Parameter(why) = &error else {
+        panic!("{error}");
+    };
+    assert!(why.starts_with("sha256 as rules"), "{why}");
 }
 
 /// A segment of the connection between 10.0.0.1 and 10.0.1.1.

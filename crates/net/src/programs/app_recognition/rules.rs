@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use dpb_core::{Buffers, Completion, Items, Job, JobError, Limits, Memory, Queue, SetupError};
+use dpb_core::{
+    Buffers, Completion, Items, Job, JobError, Limits, Memory, OutputShape, Queue, SetupError,
+};
 
 use crate::flow::Direction;
 use crate::programs::Engine;
@@ -24,8 +26,14 @@ impl RuleEngine {
     /// Rules on an engine.
     ///
     /// # Errors
-    /// If the backend does not run the operator any more.
+    /// [`SetupError::Parameter`] if the operator's outputs are all of one length; the backend's own.
     pub fn new(engine: Engine) -> Result<Self, SetupError> {
+        if let OutputShape::Fixed(bytes) = engine.operator.shape() {
+            return Err(SetupError::Parameter(format!(
+                "{} as rules: its outputs are {bytes} bytes each, those of rules are as long as what matched; take rxpmatch",
+                engine.operator.spec()
+            )));
+        }
         let limits = engine.backend.limits(engine.operator.spec())?;
         Ok(Self { engine, limits })
     }
