@@ -462,12 +462,17 @@ fn without_rules_a_private_protocol_stays_unknown() {
         &mut line,
         sent.frames.iter().map(|frame| buf(frame)).collect(),
     );
-    for flow in log.take().0 {
+    let (decided, beyond) = log.take();
+    assert_eq!((decided.len(), beyond), (sent.said.len(), 0));
+    let mut private = 0;
+    for flow in decided {
         let mut ends = [0, 1].map(|side| (flow.addresses[side], flow.ports[side]));
         ends.sort_unstable();
         let is_private = sent.said[&(ends, flow.is_tcp)].0 == Application::Private;
         assert_eq!(flow.label.evidence.is_inspection(), !is_private, "{flow:?}");
+        private += usize::from(is_private);
     }
+    assert!(private > 5, "{private}");
 }
 
 /// What is no IP and what has no room for its flow goes on; what is malformed does not.
