@@ -7,7 +7,8 @@
 //! 1. a ClientHello of **TLS** or DTLS: the server's name, ALPN, [JA4](Ja4), also behind STARTTLS or a proxy's CONNECT;
 //! 2. the same in an Initial packet of **QUIC**, decrypted;
 //! 3. a request of **HTTP** with its host; a question of **DNS** with its name;
-//! 4. the **first bytes**, which say the protocol, and the **name** that DNS gave the server's address, which says the application;
+//! 4. the **first bytes**, which say the protocol, and the **name** that DNS gave the server's address, which says the application: an answer names addresses if its
+//!    question was seen before, so that nobody can give names unasked;
 //! 5. **rules** for payloads: the bytes of undecided flows are handed out in batches, for an operator such as `rxpmatch`;
 //! 6. the **port**, which is a guess and is called so.
 //!

@@ -5,6 +5,7 @@ mod conversation;
 mod datagram;
 mod desk;
 mod outcome;
+mod resolutions;
 mod settings;
 mod state;
 
@@ -17,12 +18,12 @@ pub use settings::{Limits, Settings};
 use conversation::{Conversation, Step};
 use datagram::Collected;
 use desk::Desk;
+use resolutions::Resolutions;
 use state::States;
 
-use super::dns;
 use super::stream::{Inserted, LONG_BYTES, Pool};
 use super::verdict::{Opened, Progress};
-use super::{Applications, Evidence, Mark, Name, NameSource, Protocol};
+use super::{Applications, Evidence, Mark, NameSource, Protocol};
 use crate::flow::{Direction, Flags};
 
 /// Recognises the flows of one shard. See [the module](super).
@@ -30,7 +31,7 @@ pub struct Recognizer {
     desk: Desk,
     pool: Pool,
     states: States,
-    names: dns::Names,
+    names: Resolutions,
     applications: Arc<Applications>,
     /// States with bytes for rules.
     fresh: Vec<u32>,
@@ -45,7 +46,7 @@ impl Recognizer {
             desk: Desk::new(settings),
             pool: Pool::new(undecided_max, undecided_max.div_ceil(4)),
             states: States::new(undecided_max),
-            names: dns::Names::new(limits.names_max, settings.seed),
+            names: Resolutions::new(&limits, settings.seed),
             applications,
             fresh: Vec::with_capacity(undecided_max as usize),
         }
@@ -149,6 +150,9 @@ impl Recognizer {
             self.desk.verdict.clear();
             if conversation::examine(&mut self.desk, &talk) == Step::Found {
                 let server = packet.addresses[usize::from(talk.initiator == direction)];
+                if self.desk.verdict.label.protocol == Protocol::Dns {
+                    self.learn(packet, now_ms);
+                }
                 self.desk.stats.at_once += 1;
                 return self.decide(mark, server, 1, now_ms);
             }
@@ -232,6 +236,10 @@ impl Recognizer {
             self.desk.verdict.clear();
             match self.examine(place, false) {
                 Step::Found => {
+                    if self.desk.verdict.label.protocol == Protocol::Dns {
+                        let said = self.states[place].streams[direction].bytes(&self.pool);
+                        self.desk.stats.names += self.names.hear(packet, said, now_ms);
+                    }
                     return self.release(mark, place, now_ms);
                 }
                 Step::Wait(wait) => {
@@ -424,7 +432,7 @@ impl Recognizer {
         let verdict = &mut self.desk.verdict;
         verdict.packets = packets;
         if verdict.host.is_empty()
-            && let Some(name) = self.names.find(server, now_ms)
+            && let Some(name) = self.names.name(server, now_ms)
         {
             verdict.named(name, NameSource::DnsAnswer);
         }
@@ -446,7 +454,7 @@ impl Recognizer {
     ) {
         let guesses = ports.map(|port| Protocol::by_port(is_tcp, port));
         let guess = guesses.into_iter().find(|one| *one != Protocol::Unknown);
-        let is_named = self.names.find(server, now_ms).is_some();
+        let is_named = self.names.name(server, now_ms).is_some();
         let evidence = match (is_named, guess) {
             (true, _) => Evidence::Name,
             (false, Some(_)) => Evidence::Port,
@@ -480,23 +488,9 @@ impl Recognizer {
         self.guess(mark, is_tcp, ports, packet.addresses[server], 0, now_ms);
     }
 
-    /// Remembers the addresses of an answer that comes from DNS's port.
+    /// Remembers what a packet of DNS asks or answers.
     fn learn(&mut self, packet: &Packet<'_>, now_ms: u32) {
-        let message = match packet.segment {
-            Some(_) => packet.payload.get(2..).unwrap_or_default(),
-            None => packet.payload,
-        };
-        if packet.ports[0] != 53 || message.get(2).is_none_or(|flags| flags & 0x80 == 0) {
-            return;
-        }
-        let mut name = Name::EMPTY;
-        if let Some(answer) = dns::Message::read(message, &mut name) {
-            for one in answer.addresses() {
-                self.names
-                    .insert(one.address, name.as_bytes(), one.ttl_s, now_ms);
-                self.desk.stats.names += 1;
-            }
-        }
+        self.desk.stats.names += self.names.hear(packet, packet.payload, now_ms);
     }
 }
 

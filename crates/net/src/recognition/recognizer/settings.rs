@@ -12,7 +12,7 @@ pub struct Limits {
     pub datagrams_max: u16,
     /// An undecided flow without a packet for so long makes room for a new one if there is none.
     pub idle_ms: u32,
-    /// Addresses whose names are remembered; 144 bytes each.
+    /// Addresses whose names are remembered, and questions of DNS that wait for their answers; 144 bytes and 16 bytes each.
     pub names_max: usize,
 }
 
