@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::super::quic::*;
 use super::*;
-use crate::traffic::application::{QuicDelivery, QuicVersion, client_initials};
+use crate::traffic::application::{InitialKeys, QuicDelivery, QuicVersion, client_initials};
 
 /// The packets of a version's RFC.
 fn samples(version: &str) -> HashMap<&'static str, Vec<u8>> {
@@ -139,17 +139,17 @@ fn the_packets_of_the_rfcs_are_opened() {
 }
 
 #[test]
-fn the_packets_of_the_rfcs_are_sealed_again() {
+fn the_generator_of_traffic_seals_the_packets_of_the_rfcs() {
     for (number, version) in VERSIONS {
         let samples = samples(number);
-        let keys = Keys::of(version, &DESTINATION, Side::Client);
+        let keys = client_keys(version, &DESTINATION);
         let mut frames = samples["crypto"].clone();
         frames.resize(1162, 0);
         let start = match version {
             Version::One => "c300000001088394c8f03e5157080000449e00000002",
             _ => "d36b3343cf088394c8f03e5157080000449e00000002",
         };
-        assert_eq!(keys.seal(2, 4, &hex(start), &frames), samples["client"]);
+        assert_eq!(keys.seal(&hex(start), 2, 4, &frames), samples["client"]);
     }
 }
 
@@ -169,6 +169,15 @@ fn a_flow_of_the_rfcs_packets_has_its_name() {
     }
 }
 
+/// The keys by which the generator of traffic seals, which shares no code with the reader.
+fn client_keys(version: Version, destination: &[u8]) -> InitialKeys {
+    let version = match version {
+        Version::Two => QuicVersion::V2,
+        _ => QuicVersion::V1,
+    };
+    InitialKeys::client(version, destination)
+}
+
 /// An Initial packet of the client with these frames, filled up to a datagram of 1200 bytes.
 fn initial(
     version: Version,
@@ -177,7 +186,7 @@ fn initial(
     number: u32,
     frames: &[u8],
 ) -> Vec<u8> {
-    let keys = Keys::of(version, keys_from, Side::Client);
+    let keys = client_keys(version, keys_from);
     let (first, wire) = match version {
         Version::Two => (0xd3_u8, 0x6b33_43cf_u32),
         _ => (0xc3, 1),
@@ -194,7 +203,7 @@ fn initial(
     frames.resize(frames.len().max(1200 - start.len() - 2 - 4 - 16), 0);
     let len = 0x4000 | (4 + frames.len() + 16) as u16;
     let header = [&start[..], &len.to_be_bytes(), &number.to_be_bytes()].concat();
-    keys.seal(number.into(), 4, &header, &frames)
+    keys.seal(&header, number, 4, &frames)
 }
 
 fn crypto(offset: usize, bytes: &[u8]) -> Vec<u8> {
@@ -275,7 +284,7 @@ fn frames_in_any_order_with_others_between_them_are_put_together() {
     );
 }
 
-/// Packets with as many frames as fit, in any order, as Chromium sends them; the generator of traffic makes them, which shares no code with the reader.
+/// Packets with as many frames as fit, in any order, as Chromium sends them.
 #[test]
 fn a_hello_in_scattered_frames_is_found() {
     for frames in 6..=64 {
@@ -376,12 +385,12 @@ fn a_retry_changes_the_keys() {
 #[test]
 fn packets_in_one_datagram_are_told_apart() {
     let message = hex(RFC_8448);
-    let keys = Keys::of(Version::One, &DESTINATION, Side::Client);
+    let keys = client_keys(Version::One, &DESTINATION);
     let frames = crypto(0, &message);
     let start = [&[0xc0, 0, 0, 0, 1, 8][..], &DESTINATION, &[0, 0]].concat();
     let len = 0x4000 | (1 + frames.len() + 16) as u16;
     let header = [&start[..], &len.to_be_bytes(), &[0]].concat();
-    let packet = keys.seal(0, 1, &header, &frames);
+    let packet = keys.seal(&header, 0, 1, &frames);
     // 0-RTT before it, a Handshake packet and a short header behind it.
     let other = |first: u8| {
         [
