@@ -3,6 +3,7 @@
 #![no_main]
 
 use dpb_net::recognition::{Carrier, Ja4, Name, Reading, dns, http, quic, tls};
+use dpb_net::traffic::application::{InitialKeys, QuicVersion};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: dpb_fuzz::plant(seeds()), |input: &[u8]| {
@@ -81,7 +82,7 @@ fn seeds() -> Vec<Vec<u8>> {
     .concat();
     let hello = [&[1, 0, 0, body.len() as u8][..], &body].concat();
     let record = [&[22, 3, 1, 0, hello.len() as u8][..], &hello].concat();
-    let keys = quic::Keys::of(quic::Version::One, &[9; 8], quic::Side::Client);
+    let keys = InitialKeys::client(QuicVersion::V1, &[9; 8]);
     let frames = [&[6, 0, 0x40, hello.len() as u8][..], &hello].concat();
     let header = [
         &[0xc0, 0, 0, 0, 1, 8][..],
@@ -92,7 +93,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let name = b"\x01a\x07example\0\0\x01\0\x01";
     let seeds = [
         record,
-        keys.seal(0, 1, &header, &frames),
+        keys.seal(&header, 0, 1, &frames),
         b"GET http://a.b/ HTTP/1.1\r\nHost: c.d\r\n\r\n".to_vec(),
         [
             &[0, 1, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0][..],

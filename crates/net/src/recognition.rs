@@ -7,7 +7,8 @@
 //! 1. a ClientHello of **TLS** or DTLS: the server's name, ALPN, [JA4](Ja4), also behind STARTTLS or a proxy's CONNECT;
 //! 2. the same in an Initial packet of **QUIC**, decrypted;
 //! 3. a request of **HTTP** with its host; a question of **DNS** with its name;
-//! 4. the **first bytes**, which say the protocol, and the **name** that DNS gave the server's address, which says the application;
+//! 4. the **first bytes**, which say the protocol, and the **name** that DNS gave the server's address, which says the application: an answer names addresses if its
+//!    question was seen before, so that nobody can give names unasked;
 //! 5. **rules** for payloads: the bytes of undecided flows are handed out in batches, for an operator such as `rxpmatch`;
 //! 6. the **port**, which is a guess and is called so.
 //!
@@ -18,8 +19,8 @@
 //! of a byte stays**. Memory is taken once, for [`Limits::undecided_max`] flows; a flow for which there is none gets its verdict from the port at
 //! once, and is counted. Nothing is allocated for a packet.
 //!
-//! Work for a packet is bounded by one pass over these 8 KiB, whoever sends it. Readers of each format are functions of bytes that never panic: [`tls`],
-//! [`quic`], [`http`], [`dns`].
+//! Work is bounded whoever sends: a look is a pass over these 8 KiB at most, and a direction gets less than a hundred looks of readers and as many of rules, in however
+//! many packets its bytes come. Readers of each format are functions of bytes that never panic: [`tls`], [`quic`], [`http`], [`dns`].
 //!
 //! # Names and applications
 //!
@@ -57,6 +58,7 @@ mod bytes;
 pub mod dns;
 pub mod http;
 mod ja4;
+mod looks;
 mod protocol;
 pub mod quic;
 mod recognizer;

@@ -3,8 +3,11 @@
 //! [`Message::read`] accepts only what is a message all through its header and its first question, since noise must not be taken for one.
 
 mod names;
+mod questions;
 
 pub use names::{Name, Names};
+
+pub(super) use questions::{Question, Questions};
 
 use super::bytes::Bytes;
 
@@ -18,6 +21,8 @@ pub struct Message<'a> {
     counts: [u16; 4],
     /// The place behind the header and the first question.
     at: usize,
+    /// The identifier that a question and its answer share.
+    pub id: u16,
     /// What the first question asks for, a type of record.
     pub kind: u16,
 }
@@ -40,7 +45,7 @@ impl<'a> Message<'a> {
     /// Reads a message's header and its first question; the name is put into `name`. `None` if this is no message that asks something, or answers.
     pub fn read(bytes: &'a [u8], name: &mut Name) -> Option<Self> {
         let mut header = Bytes(bytes.get(..HEADER)?);
-        let _id = header.u16()?;
+        let id = header.u16()?;
         let flags = header.u16()?;
         let counts = [header.u16()?, header.u16()?, header.u16()?, header.u16()?];
         let (opcode, zero, code) = (flags >> 11 & 15, flags >> 6 & 1, flags & 15);
@@ -61,6 +66,7 @@ impl<'a> Message<'a> {
             flags,
             counts,
             at: HEADER,
+            id,
             kind: 0,
         };
         if questions == 0 {

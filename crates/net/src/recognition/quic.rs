@@ -2,7 +2,7 @@
 //! pieces of the TLS hello that they carry.
 //!
 //! An Initial packet is encrypted with keys that follow from a connection's number in it, so that whoever sees the packet can read it. What it
-//! protects against is mistaking another protocol for QUIC.
+//! protects against is mistaking another protocol for QUIC. [`crate::traffic::application`] makes such packets, with code of its own: each checks the other.
 //!
 //! ```text
 //! datagram = packet, packet …           several packets in one datagram

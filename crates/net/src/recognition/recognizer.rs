@@ -5,6 +5,7 @@ mod conversation;
 mod datagram;
 mod desk;
 mod outcome;
+mod resolutions;
 mod settings;
 mod state;
 
@@ -17,12 +18,12 @@ pub use settings::{Limits, Settings};
 use conversation::{Conversation, Step};
 use datagram::Collected;
 use desk::Desk;
+use resolutions::Resolutions;
 use state::States;
 
-use super::dns;
 use super::stream::{Inserted, LONG_BYTES, Pool};
 use super::verdict::{Opened, Progress};
-use super::{Applications, Evidence, Mark, Name, NameSource, Protocol, Verdict};
+use super::{Applications, Evidence, Mark, NameSource, Protocol};
 use crate::flow::{Direction, Flags};
 
 /// Recognises the flows of one shard. See [the module](super).
@@ -30,11 +31,10 @@ pub struct Recognizer {
     desk: Desk,
     pool: Pool,
     states: States,
-    names: dns::Names,
+    names: Resolutions,
     applications: Arc<Applications>,
-    /// States with bytes that no rule has seen.
+    /// States with bytes for rules.
     fresh: Vec<u32>,
-    stats: Stats,
 }
 
 impl Recognizer {
@@ -46,16 +46,15 @@ impl Recognizer {
             desk: Desk::new(settings),
             pool: Pool::new(undecided_max, undecided_max.div_ceil(4)),
             states: States::new(undecided_max),
-            names: dns::Names::new(limits.names_max, settings.seed),
+            names: Resolutions::new(&limits, settings.seed),
             applications,
             fresh: Vec::with_capacity(undecided_max as usize),
-            stats: Stats::default(),
         }
     }
 
     /// What was counted.
     pub fn stats(&self) -> Stats {
-        self.stats
+        self.desk.stats
     }
 
     /// The applications that verdicts name.
@@ -72,21 +71,22 @@ impl Recognizer {
     #[inline]
     pub fn packet(&mut self, mark: &mut Mark, packet: &Packet<'_>, now_ms: u32) -> Outcome<'_> {
         if let Some(label) = mark.label() {
-            self.stats.known += 1;
+            self.desk.stats.known += 1;
             if label.protocol == Protocol::Dns {
                 self.learn(packet, now_ms);
             }
             return Outcome::Known(label);
         }
-        self.stats.inspected += 1;
+        self.desk.stats.inspected += 1;
         match packet.segment {
             Some(segment) => self.segment(mark, packet, segment, now_ms),
             None => self.datagram(mark, packet, now_ms),
         }
     }
 
-    /// A flow is over: what is held of it is looked at for the last time, and let go. `None` if it was decided, or nothing is known of it.
-    pub fn end(&mut self, mark: &mut Mark, now_ms: u32) -> Option<&Verdict> {
+    /// A flow is over: what is held of it is looked at for the last time, and let go. So it is decided by what it said, or given up. `None` if it was decided before, or
+    /// nothing is known of it.
+    pub fn end(&mut self, mark: &mut Mark, now_ms: u32) -> Option<Outcome<'_>> {
         let Progress::Undecided { place, turn } = mark.progress() else {
             return None;
         };
@@ -94,7 +94,7 @@ impl Recognizer {
             *mark = Mark::default();
             return None;
         }
-        self.finish(mark, place, GiveUp::Ended, now_ms).verdict()
+        Some(self.finish(mark, place, GiveUp::Ended, now_ms))
     }
 
     fn segment(
@@ -150,7 +150,10 @@ impl Recognizer {
             self.desk.verdict.clear();
             if conversation::examine(&mut self.desk, &talk) == Step::Found {
                 let server = packet.addresses[usize::from(talk.initiator == direction)];
-                self.stats.at_once += 1;
+                if self.desk.verdict.label.protocol == Protocol::Dns {
+                    self.learn(packet, now_ms);
+                }
+                self.desk.stats.at_once += 1;
                 return self.decide(mark, server, 1, now_ms);
             }
         }
@@ -209,10 +212,7 @@ impl Recognizer {
                 inserted = stream.segment(&mut self.pool, sequence, packet.payload);
             }
             if inserted == Inserted::Dropped {
-                self.stats.dropped += 1;
-            }
-            if inserted == Inserted::Grown && has_rules {
-                state.list(place, &mut self.fresh);
+                self.desk.stats.dropped += 1;
             }
         }
         let stream = &mut state.streams[direction];
@@ -222,13 +222,24 @@ impl Recognizer {
             let end = (offset as usize).saturating_add(packet.payload.len());
             stream.end = Some(end.min(LONG_BYTES) as u16);
         }
-        let is_over = stream.is_over();
+        let (front, is_over) = (stream.filled.front(), stream.is_over());
         let has_news = inserted == Inserted::Grown && !stream.is_foreign;
-        let is_enough = stream.filled.front() >= usize::from(stream.wanted);
-        if is_over || has_news && is_enough {
+        let is_enough = front >= usize::from(stream.wanted) && stream.read.is_due(front, is_over);
+        let is_read = stream.read.is_last(is_over) || has_news && is_enough;
+        if is_read {
+            stream.read.look(front, is_over);
+        }
+        if has_rules && stream.shown.is_due(front, is_over) {
+            state.list(place, &mut self.fresh);
+        }
+        if is_read {
             self.desk.verdict.clear();
             match self.examine(place, false) {
                 Step::Found => {
+                    if self.desk.verdict.label.protocol == Protocol::Dns {
+                        let said = self.states[place].streams[direction].bytes(&self.pool);
+                        self.desk.stats.names += self.names.hear(packet, said, now_ms);
+                    }
                     return self.release(mark, place, now_ms);
                 }
                 Step::Wait(wait) => {
@@ -260,6 +271,7 @@ impl Recognizer {
 
     /// Has the readers look at what is held of a connection.
     fn examine(&mut self, place: u32, is_last: bool) -> Step {
+        self.desk.stats.readings += 1;
         let state = &self.states[place];
         let [up, down] = &state.streams;
         let talk = Conversation {
@@ -290,8 +302,8 @@ impl Recognizer {
             let state = &self.states[place];
             collected = state.collected;
             (initiator, packets) = (state.initiator, state.packets);
-            let held = &self.pool.bytes(state.streams[0].block)[..collected.filled.end()];
-            self.desk.assembly[..held.len()].copy_from_slice(held);
+            let held = self.pool.room(state.streams[0].block);
+            (self.desk.assembly.room()).copy_from(&held, collected.filled.end());
         }
         self.desk.verdict.clear();
         let direction = packet.direction as usize;
@@ -308,7 +320,7 @@ impl Recognizer {
                     self.release(mark, place, now_ms)
                 }
                 None => {
-                    self.stats.at_once += 1;
+                    self.desk.stats.at_once += 1;
                     self.decide(mark, server, packets + 1, now_ms)
                 }
             };
@@ -348,20 +360,18 @@ impl Recognizer {
         let end = collected.filled.end();
         if end > 0 {
             let [stream, _] = &mut state.streams;
+            // Which of its bytes are there is in `collected`.
             stream.filled = Default::default();
-            let inserted = stream.insert(&mut self.pool, 0, &self.desk.assembly[..end]);
-            if stream.filled.front() < end {
+            if !stream.keep(&mut self.pool, &mut self.desk.assembly, end) {
                 // No block is long enough: what is held cannot become whole.
                 state.collected.filled = Default::default();
-            }
-            if inserted == Inserted::Dropped {
-                self.stats.dropped += 1;
+                self.desk.stats.dropped += 1;
             }
         } else if self.desk.settings.has_rules && !collected.is_waiting() {
             let stream = &mut state.streams[packet.direction as usize];
             let front = stream.filled.front();
-            let inserted = stream.insert(&mut self.pool, front, packet.payload);
-            if inserted == Inserted::Grown {
+            stream.insert(&mut self.pool, front, packet.payload);
+            if stream.shown.is_due(stream.filled.front(), stream.is_over()) {
                 state.list(place, &mut self.fresh);
             }
         }
@@ -398,7 +408,7 @@ impl Recognizer {
         let packets = state.packets;
         self.states.give(&mut self.pool, place);
         self.guess(mark, is_tcp, [port, client_port], address, packets, now_ms);
-        self.stats.given_up += 1;
+        self.desk.stats.given_up += 1;
         Outcome::GaveUp(why, &self.desk.verdict)
     }
 
@@ -412,7 +422,7 @@ impl Recognizer {
     }
 
     fn decide(&mut self, mark: &mut Mark, server: u128, packets: u16, now_ms: u32) -> Outcome<'_> {
-        self.stats.verdicts += 1;
+        self.desk.stats.verdicts += 1;
         self.conclude(mark, server, packets, now_ms);
         Outcome::Verdict(&self.desk.verdict)
     }
@@ -422,7 +432,7 @@ impl Recognizer {
         let verdict = &mut self.desk.verdict;
         verdict.packets = packets;
         if verdict.host.is_empty()
-            && let Some(name) = self.names.find(server, now_ms)
+            && let Some(name) = self.names.name(server, now_ms)
         {
             verdict.named(name, NameSource::DnsAnswer);
         }
@@ -444,7 +454,7 @@ impl Recognizer {
     ) {
         let guesses = ports.map(|port| Protocol::by_port(is_tcp, port));
         let guess = guesses.into_iter().find(|one| *one != Protocol::Unknown);
-        let is_named = self.names.find(server, now_ms).is_some();
+        let is_named = self.names.name(server, now_ms).is_some();
         let evidence = match (is_named, guess) {
             (true, _) => Evidence::Name,
             (false, Some(_)) => Evidence::Port,
@@ -456,20 +466,20 @@ impl Recognizer {
     }
 
     fn refuse(&mut self, mark: &mut Mark, packet: &Packet<'_>, now_ms: u32) -> Outcome<'_> {
-        self.stats.refused += 1;
+        self.desk.stats.refused += 1;
         self.guess_by_packet(mark, packet, now_ms);
         Outcome::GaveUp(GiveUp::NoRoom, &self.desk.verdict)
     }
 
     fn reclaimed(&mut self, mark: &mut Mark, packet: &Packet<'_>, now_ms: u32) -> Outcome<'_> {
-        self.stats.reclaimed += 1;
+        self.desk.stats.reclaimed += 1;
         self.guess_by_packet(mark, packet, now_ms);
         Outcome::GaveUp(GiveUp::Reclaimed, &self.desk.verdict)
     }
 
     /// Of a flow without a state it is not known who began; the lower port is taken for the server's.
     fn guess_by_packet(&mut self, mark: &mut Mark, packet: &Packet<'_>, now_ms: u32) {
-        self.stats.given_up += 1;
+        self.desk.stats.given_up += 1;
         self.desk.verdict.clear();
         let [source, destination] = packet.ports;
         let server = usize::from(destination <= source);
@@ -478,23 +488,9 @@ impl Recognizer {
         self.guess(mark, is_tcp, ports, packet.addresses[server], 0, now_ms);
     }
 
-    /// Remembers the addresses of an answer that comes from DNS's port.
+    /// Remembers what a packet of DNS asks or answers.
     fn learn(&mut self, packet: &Packet<'_>, now_ms: u32) {
-        let message = match packet.segment {
-            Some(_) => packet.payload.get(2..).unwrap_or_default(),
-            None => packet.payload,
-        };
-        if packet.ports[0] != 53 || message.get(2).is_none_or(|flags| flags & 0x80 == 0) {
-            return;
-        }
-        let mut name = Name::EMPTY;
-        if let Some(answer) = dns::Message::read(message, &mut name) {
-            for one in answer.addresses() {
-                self.names
-                    .insert(one.address, name.as_bytes(), one.ttl_s, now_ms);
-                self.stats.names += 1;
-            }
-        }
+        self.desk.stats.names += self.names.hear(packet, packet.payload, now_ms);
     }
 }
 

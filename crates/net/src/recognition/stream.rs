@@ -1,20 +1,25 @@
 //! Putting together what comes in pieces: the bytes of one direction of a TCP connection, of QUIC's handshake, of a hello over several datagrams.
 //!
-//! A stream's start is held in one block of memory, so that readers have it as one slice. Pieces are written to their places as they come. **The first
-//! copy of a byte stays**: what overlaps with bytes that are there is not written. Up to [`ISLANDS`] stretches behind a gap are held; a piece that
-//! would make one more is dropped. Bytes behind the block's end are dropped.
+//! A stream's start is held in one block of memory, so that readers have it as one slice. Pieces are written to their places as they come, in any order: a
+//! bit for each byte says which are there, so gaps are not limited in number. **The first copy of a byte stays**: what overlaps with bytes that are there is
+//! not written. Bytes behind the block's end are dropped.
 
-/// Stretches behind gaps that are held.
-pub(super) const ISLANDS: usize = 6;
+use super::looks::Looks;
 
-/// Which bytes of a block are there.
+/// Which bytes of a block are there. Those between the front and the end have a bit each in the block's [`Room`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Filled {
     /// Bytes from the start without a gap.
     front: u16,
-    count: u8,
-    /// From where to where, in order, none touching another.
-    islands: [(u16, u16); ISLANDS],
+    /// The place behind the last byte.
+    end: u16,
+}
+
+/// The memory of a block: bytes, and as many bits.
+pub(super) struct Room<'a> {
+    bytes: &'a mut [u8],
+    /// Without a meaning before the front and behind the end.
+    bits: &'a mut [u64],
 }
 
 /// What came of a piece.
@@ -26,7 +31,7 @@ pub(super) enum Inserted {
     Held,
     /// All of it was there.
     Known,
-    /// There is no room for it: too many gaps, or behind the end.
+    /// There is no room for it: it lies behind the end.
     Dropped,
 }
 
@@ -38,115 +43,160 @@ impl Filled {
 
     /// The place behind the last byte.
     pub(super) fn end(&self) -> usize {
-        let islands = &self.islands[..usize::from(self.count)];
-        islands
-            .last()
-            .map_or(self.front(), |last| usize::from(last.1))
+        usize::from(self.end)
     }
 
-    /// Writes what of a piece is not there, to its place in `block`, which is shorter than 64 KiB.
-    pub(super) fn insert(&mut self, block: &mut [u8], start: usize, bytes: &[u8]) -> Inserted {
-        let end = start.saturating_add(bytes.len()).min(block.len());
-        let from = start.max(self.front());
-        if from >= end {
+    /// Writes what of a piece is not there, to its place in a block, which is shorter than 64 KiB.
+    pub(super) fn insert(&mut self, room: Room<'_>, start: usize, bytes: &[u8]) -> Inserted {
+        let Room { bytes: block, bits } = room;
+        let stop = start.saturating_add(bytes.len()).min(block.len());
+        let (front, end) = (self.front(), self.end());
+        let from = start.max(front);
+        if from >= stop {
             return match start >= block.len() && !bytes.is_empty() {
                 true => Inserted::Dropped,
                 false => Inserted::Known,
             };
         }
-        let Some(next) = self.with(from as u16, end as u16) else {
-            return Inserted::Dropped;
-        };
         let mut write = |from: usize, to: usize| {
             block[from..to].copy_from_slice(&bytes[from - start..to - start]);
         };
-        let mut at = from;
         let mut has_news = false;
-        for (start, behind) in &self.islands[..usize::from(self.count)] {
-            let (start, behind) = (usize::from(*start), usize::from(*behind));
-            if at >= end || start >= end {
-                break;
-            }
-            if start > at {
-                write(at, start);
+        // Gaps before the end.
+        let before = stop.min(end);
+        let mut at = from;
+        while at < before {
+            let gap = next(bits, at, before, false);
+            at = next(bits, gap, before, true);
+            if gap < at {
+                write(gap, at);
                 has_news = true;
             }
-            at = at.max(behind);
         }
-        if at < end {
-            write(at, end);
+        if stop > end {
+            let behind = from.max(end);
+            write(behind, stop);
             has_news = true;
+            set(bits, end, behind, false);
         }
-        let before = self.front;
-        *self = next;
+        match from == front {
+            true => self.front = next(bits, stop, end.max(stop), false) as u16,
+            false => set(bits, from, stop, true),
+        }
+        self.end = end.max(stop) as u16;
         match () {
             () if !has_news => Inserted::Known,
-            () if self.front > before => Inserted::Grown,
+            () if from == front => Inserted::Grown,
             () => Inserted::Held,
         }
     }
 
-    /// These bytes and a stretch that does not begin in the front; `None` if there would be too many islands.
-    fn with(&self, from: u16, to: u16) -> Option<Self> {
-        let mut next = Self {
-            front: self.front,
-            ..Self::default()
-        };
-        let mut new = Some((from, to));
-        let old = self.islands[..usize::from(self.count)].iter().copied();
-        for island in old {
-            new = match new {
-                Some(piece) if piece.1 < island.0 => {
-                    next.push(piece)?;
-                    next.push(island)?;
-                    None
-                }
-                Some(piece) if piece.0 <= island.1 => {
-                    Some((piece.0.min(island.0), piece.1.max(island.1)))
-                }
-                new => {
-                    next.push(island)?;
-                    new
-                }
-            };
-        }
-        if let Some(piece) = new {
-            next.push(piece)?;
-        }
-        Some(next)
-    }
-
-    /// Appends a stretch that lies behind all others.
-    fn push(&mut self, (from, to): (u16, u16)) -> Option<()> {
-        if from <= self.front {
-            self.front = self.front.max(to);
-            return Some(());
-        }
-        *self.islands.get_mut(usize::from(self.count))? = (from, to);
-        self.count += 1;
-        Some(())
-    }
-
     /// Moves all bytes back by `by`, since the stream began earlier than was thought; false if that would move one out of the block.
-    pub(super) fn move_back(&mut self, block: &mut [u8], by: usize) -> bool {
-        let end = self.end();
-        let is_full = usize::from(self.count) == ISLANDS;
-        if end + by > block.len() || by == 0 || is_full {
+    pub(super) fn move_back(&mut self, room: Room<'_>, by: usize) -> bool {
+        let Room { bytes, bits } = room;
+        let (front, end) = (self.front(), self.end());
+        if end + by > bytes.len() || by == 0 {
             return false;
         }
-        block.copy_within(..end, by);
-        let old = *self;
-        let by = by as u16;
-        *self = Self::default();
-        if old.front > 0 {
-            self.islands[0] = (by, old.front + by);
-            self.count = 1;
+        if end == 0 {
+            return true;
         }
-        for (from, to) in &old.islands[..usize::from(old.count)] {
-            self.islands[usize::from(self.count)] = (from + by, to + by);
-            self.count += 1;
-        }
+        bytes.copy_within(..end, by);
+        move_up(bits, by);
+        set(bits, 0, by, false);
+        set(bits, by, by + front, true);
+        (self.front, self.end) = (0, (end + by) as u16);
         true
+    }
+}
+
+impl Room<'_> {
+    /// The bytes that it has room for.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes over what another one holds up to `end`; both are as long at least.
+    pub(super) fn copy_from(self, other: &Room<'_>, end: usize) {
+        self.bytes[..end].copy_from_slice(&other.bytes[..end]);
+        let words = end.div_ceil(WORD);
+        self.bits[..words].copy_from_slice(&other.bits[..words]);
+    }
+}
+
+/// Bits of a word.
+const WORD: usize = u64::BITS as usize;
+
+/// The first place from `from` on whose bit is `is_set`; `to` if there is none before it.
+fn next(bits: &[u64], from: usize, to: usize, is_set: bool) -> usize {
+    let mut at = from;
+    while at < to {
+        let word = match is_set {
+            true => bits[at / WORD],
+            false => !bits[at / WORD],
+        };
+        let rest = word >> (at % WORD);
+        if rest != 0 {
+            return to.min(at + rest.trailing_zeros() as usize);
+        }
+        at = (at / WORD + 1) * WORD;
+    }
+    to
+}
+
+/// Has the bits of these places say so.
+fn set(bits: &mut [u64], from: usize, to: usize, is_set: bool) {
+    let mut at = from;
+    while at < to {
+        let count = (WORD - at % WORD).min(to - at);
+        let mask = u64::MAX >> (WORD - count) << (at % WORD);
+        match is_set {
+            true => bits[at / WORD] |= mask,
+            false => bits[at / WORD] &= !mask,
+        }
+        at += count;
+    }
+}
+
+/// Moves each bit up by `by` places. The lowest ones have no meaning then.
+fn move_up(bits: &mut [u64], by: usize) {
+    let (words, shift) = (by / WORD, by % WORD);
+    for at in (words..bits.len()).rev() {
+        let high = bits[at - words] << shift;
+        let low = match (at - words).checked_sub(1) {
+            Some(below) if shift > 0 => bits[below] >> (WORD - shift),
+            _ => 0,
+        };
+        bits[at] = high | low;
+    }
+}
+
+/// A start that is put together outside of a pool.
+pub(super) struct Assembly {
+    bytes: Vec<u8>,
+    bits: Vec<u64>,
+}
+
+impl Assembly {
+    /// One as long as a long block.
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: vec![0; LONG_BYTES],
+            bits: vec![0; LONG_BYTES / WORD],
+        }
+    }
+
+    /// Its bytes, whichever are there.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The same, to be written.
+    pub(super) fn room(&mut self) -> Room<'_> {
+        Room {
+            bytes: &mut self.bytes,
+            bits: &mut self.bits,
+        }
     }
 }
 
@@ -167,6 +217,8 @@ impl Block {
 /// Blocks of two lengths. All memory is there from the start.
 pub(super) struct Pool {
     bytes: Vec<u8>,
+    /// A bit for each byte.
+    bits: Vec<u64>,
     /// Where the long ones begin.
     long_start: usize,
     short: Vec<u32>,
@@ -182,8 +234,10 @@ impl Pool {
     /// So many blocks of each length.
     pub(super) fn new(short: u32, long: u32) -> Self {
         let long_start = short as usize * SHORT_BYTES;
+        let len = long_start + long as usize * LONG_BYTES;
         Self {
-            bytes: vec![0; long_start + long as usize * LONG_BYTES],
+            bytes: vec![0; len],
+            bits: vec![0; len / WORD],
             long_start,
             short: (0..short).rev().collect(),
             long: (0..long).rev().collect(),
@@ -232,10 +286,13 @@ impl Pool {
         &self.bytes[self.range(block)]
     }
 
-    /// The same, to be written.
-    pub(super) fn bytes_mut(&mut self, block: Block) -> &mut [u8] {
+    /// The same with their bits, to be written.
+    pub(super) fn room(&mut self, block: Block) -> Room<'_> {
         let range = self.range(block);
-        &mut self.bytes[range]
+        Room {
+            bits: &mut self.bits[range.start / WORD..range.end / WORD],
+            bytes: &mut self.bytes[range],
+        }
     }
 
     /// Blocks that are left.
@@ -255,6 +312,8 @@ impl Pool {
         let to = self.range(longer).start;
         let end = range.start + end.min(range.len());
         self.bytes.copy_within(range.start..end, to);
+        let words = range.start / WORD..end.div_ceil(WORD);
+        self.bits.copy_within(words, to / WORD);
         self.give(block);
         longer
     }
@@ -269,6 +328,10 @@ pub(super) struct Stream {
     pub(super) filled: Filled,
     /// Bytes that a reader waits for.
     pub(super) wanted: u16,
+    /// What readers have looked at.
+    pub(super) read: Looks,
+    /// What was handed out for rules.
+    pub(super) shown: Looks,
     /// True if the base is known: by a SYN, or by a packet.
     pub(super) has_base: bool,
     /// True if it is known by a SYN, so that nothing comes before it.
@@ -283,12 +346,10 @@ impl Stream {
     pub(super) const EMPTY: Self = Self {
         base: 0,
         block: Block::NONE,
-        filled: Filled {
-            front: 0,
-            count: 0,
-            islands: [(0, 0); ISLANDS],
-        },
+        filled: Filled { front: 0, end: 0 },
         wanted: 0,
+        read: Looks::NONE,
+        shown: Looks::NONE,
         has_base: false,
         is_base_sure: false,
         is_foreign: false,
@@ -315,18 +376,32 @@ impl Stream {
         if start >= LONG_BYTES {
             return Inserted::Dropped;
         }
-        let needed = start.saturating_add(bytes.len()).min(LONG_BYTES);
-        self.block = match self.block {
-            Block::NONE => match pool.take(needed) {
-                Some(block) => block,
-                None => match pool.take(1) {
-                    Some(block) => block,
-                    None => return Inserted::Dropped,
-                },
-            },
-            block => pool.grown(block, self.filled.end(), needed),
+        let needed = start.saturating_add(bytes.len());
+        let room = Self::room(&mut self.block, pool, self.filled.end(), needed);
+        self.filled.insert(room, start, bytes)
+    }
+
+    /// Keeps what was put together elsewhere, up to `end`; false if no block is long enough.
+    pub(super) fn keep(&mut self, pool: &mut Pool, from: &mut Assembly, end: usize) -> bool {
+        let room = Self::room(&mut self.block, pool, 0, end);
+        let is_long_enough = room.len() >= end;
+        if is_long_enough {
+            room.copy_from(&from.room(), end);
+        }
+        is_long_enough
+    }
+
+    /// A block for `needed` bytes, or as long a one as is left, with what it holds up to `end`.
+    fn room<'a>(block: &mut Block, pool: &'a mut Pool, end: usize, needed: usize) -> Room<'a> {
+        let needed = needed.min(LONG_BYTES);
+        *block = match *block {
+            Block::NONE => pool
+                .take(needed)
+                .or_else(|| pool.take(1))
+                .unwrap_or(Block::NONE),
+            block => pool.grown(block, end, needed),
         };
-        self.filled.insert(pool.bytes_mut(self.block), start, bytes)
+        pool.room(*block)
     }
 
     /// Writes a segment of TCP. What was before the first byte of the stream moves it back if no SYN said where it begins.
@@ -360,7 +435,7 @@ impl Stream {
             return false;
         }
         self.block = pool.grown(self.block, end, end + by);
-        let is_moved = self.filled.move_back(pool.bytes_mut(self.block), by);
+        let is_moved = self.filled.move_back(pool.room(self.block), by);
         if let (true, Some(end)) = (is_moved, &mut self.end) {
             *end = end.saturating_add(by as u16);
         }
@@ -370,6 +445,6 @@ impl Stream {
     /// Gives its memory back.
     pub(super) fn release(&mut self, pool: &mut Pool) {
         pool.give(self.block);
-        self.block = Block::NONE;
+        *self = Self::EMPTY;
     }
 }

@@ -234,7 +234,8 @@ impl Wire {
 
     fn end(&mut self) -> Option<Verdict> {
         let (mark, now_ms) = (&mut self.mark, self.now_ms);
-        self.recognizer.end(mark, now_ms).copied()
+        let outcome = self.recognizer.end(mark, now_ms);
+        outcome.and_then(Outcome::verdict).copied()
     }
 
     /// A new flow of the same recognizer.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use dpb_net::flow::{Direction, Flags};
-use dpb_net::recognition::{Mark, Packet, Recognizer, Segment, Verdict};
+use dpb_net::recognition::{Mark, Outcome, Packet, Recognizer, Segment, Verdict};
 
 use super::file::{self, Seen};
 
@@ -133,7 +133,8 @@ pub(crate) fn verdicts(recognizer: &mut Recognizer, packets: &[Seen]) -> Vec<(Tu
             (count, Mark::default(), None, false)
         });
         if opens.is_some() && entry.2.is_some() && entry.2 != opens {
-            if let Some(verdict) = recognizer.end(&mut entry.1, now_ms) {
+            let outcome = recognizer.end(&mut entry.1, now_ms);
+            if let Some(verdict) = outcome.and_then(Outcome::verdict) {
                 found.push((tuple, *verdict));
             }
             count += 1;
@@ -146,7 +147,8 @@ pub(crate) fn verdicts(recognizer: &mut Recognizer, packets: &[Seen]) -> Vec<(Tu
         }
     }
     for (tuple, entry) in &mut flows {
-        if let Some(verdict) = recognizer.end(&mut entry.1, now_ms) {
+        let outcome = recognizer.end(&mut entry.1, now_ms);
+        if let Some(verdict) = outcome.and_then(Outcome::verdict) {
             found.push((*tuple, *verdict));
         }
     }

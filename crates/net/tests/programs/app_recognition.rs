@@ -4,7 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use dpb_core::lift::OneKernel;
-use dpb_core::{Batch, BatchOut, JobError, Kernel, OpSpec, OutputShape, VirtualClock, spec};
+use dpb_core::{
+    Batch, BatchOut, Clock, JobError, Kernel, OpSpec, OutputShape, SetupError, VirtualClock, spec,
+};
 use dpb_net::flow::Timeouts;
 use dpb_net::packet::{Frame, protocol};
 use dpb_net::pipeline::{Line, Stage};
@@ -15,6 +17,7 @@ use dpb_net::programs::app_recognition::{
 use dpb_net::recognition::{self, Applications, Evidence, Protocol};
 use dpb_net::traffic::application::{Application, Applications as Said, Delivery};
 use dpb_net::traffic::{Flows, Generator, Profile, Sizes, StampKey, Start, Traffic};
+use etherparse::PacketBuilder;
 use sha2::{Digest, Sha256};
 
 use super::support::{self, Manner, buf};
@@ -68,13 +71,17 @@ fn engine(
 
 const WORD: &[u8] = b"session ";
 
-/// Rule 7 matches a word of [`Application::Private`].
-fn rules(manner: Manner) -> RuleEngine {
+/// An operator whose rule 7 matches a word of [`Application::Private`].
+fn word(manner: Manner) -> Engine {
     let make = |item: &[u8]| match item.windows(WORD.len()).any(|part| part == WORD) {
         true => [7_u32, WORD.len() as u32].map(u32::to_le_bytes).concat(),
         false => Vec::new(),
     };
-    RuleEngine::new(engine("rules", OutputShape::Variable, make, manner)).expect("supported")
+    engine("rules", OutputShape::Variable, make, manner)
+}
+
+fn rules(manner: Manner) -> RuleEngine {
+    RuleEngine::new(word(manner)).expect("supported")
 }
 
 fn settings(policy: &str) -> Settings {
@@ -109,6 +116,11 @@ fn generator(delivery: Delivery, ipv6_share: f64) -> Generator {
         ..Profile::new(9)
     };
     Generator::new(&profile).expect("a profile")
+}
+
+/// A frame that is no IP.
+fn arp() -> Vec<u8> {
+    [&[2; 12][..], &[8, 6], &[0; 46]].concat()
 }
 
 /// Both ends of a flow in order, and true for TCP.
@@ -345,6 +357,100 @@ fn a_policy_drops_packets_and_each_is_counted() {
 }
 
 #[test]
+fn an_operator_without_matches_is_no_rules() {
+    let sha256 = |item: &[u8]| Sha256::digest(item).to_vec();
+    let sha256 = engine("sha256", OutputShape::Fixed(32), sha256, Manner::default());
+    let error = RuleEngine::new(sha256).expect_err("no rules");
+    let SetupError::Parameter(why) = &error else {
+        panic!("{error}");
+    };
+    assert!(why.starts_with("sha256 as rules"), "{why}");
+}
+
+/// A segment of the connection between 10.0.0.1 and 10.0.1.1.
+fn tcp(ports: [u16; 2], sequence: u32, is_syn: bool, payload: &[u8]) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2(support::HERE, support::THERE)
+        .ipv4([10, 0, 0, 1], [10, 0, 1, 1], 9)
+        .tcp(ports[0], ports[1], sequence, 1000);
+    let builder = match is_syn {
+        true => builder.syn(),
+        false => builder.ack(1),
+    };
+    let mut frame = Vec::with_capacity(builder.size(payload.len()));
+    builder.write(&mut frame, payload).expect("a Vec takes all");
+    frame
+}
+
+/// A request whose headers have no end: its flow is decided when it ends, by a sweep of the table or by a SYN that opens another one with the same ends.
+#[test]
+fn flows_that_end_are_decided_by_what_they_said() {
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nAccept: x\r\n";
+    for turn_ms in [1000, u32::MAX] {
+        let (clock, log) = (Arc::new(VirtualClock::new(false)), Arc::new(Log::new(9)));
+        let mut settings = settings("");
+        settings.timeouts.transitory_ms = 1000;
+        settings.timeouts.turn_ms = turn_ms;
+        let now: Arc<dyn Clock> = Arc::clone(&clock) as _;
+        let recognise = Recognise::new(&settings, None, Some(Arc::clone(&log)), now);
+        let recognise = recognise.expect("memory");
+        let counts = recognise.counts();
+        let mut line = Line::new("test", vec![Box::new(recognise)], 4);
+        let before = [
+            // Another flow, which the table looks at first.
+            support::udp_v4([[10, 0, 0, 9], [10, 0, 1, 1]], [9999, 9998], 5, &[0x91; 30]),
+            tcp([1000, 80], 7, true, b""),
+            tcp([1000, 80], 8, false, REQUEST),
+            tcp([1001, 80], 7, true, b""),
+            tcp([1001, 80], 8, false, &[0x91; 30]),
+        ];
+        through(&mut line, before.map(|frame| buf(&frame)).into());
+        assert_eq!((counts.read().decided, counts.read().given_up), (0, 0));
+        clock.advance_to(2_000_000_000);
+        let after = [1000, 1001].map(|port| buf(&tcp([port, 80], 90_000, true, b"")));
+        through(&mut line, after.into());
+        let totals = counts.read();
+        assert_eq!((totals.began, totals.ended), (5, 2), "{turn_ms}");
+        assert_eq!((totals.decided, totals.given_up), (1, 1), "{turn_ms}");
+        let (mut decided, _) = log.take();
+        decided.sort_by_key(|flow| flow.ports);
+        let found: Vec<_> = (decided.iter())
+            .map(|flow| (flow.ports, flow.label.protocol, flow.label.evidence))
+            .collect();
+        // Of what no reader knows the port is left.
+        let right = [
+            ([1000, 80], Protocol::Http, Evidence::Http),
+            ([1001, 80], Protocol::Http, Evidence::Port),
+        ];
+        assert_eq!(found, right, "{turn_ms}");
+    }
+}
+
+/// Twenty flows say the word and no more, and a job takes four streams: five jobs have seen all of them.
+#[test]
+fn streams_that_find_no_room_in_a_job_are_in_the_next_one() {
+    let small = Engine {
+        packets_max: 2,
+        ..word(Manner::default())
+    };
+    let small = RuleEngine::new(small).expect("supported");
+    let clock = Arc::new(VirtualClock::new(false));
+    let recognise = Recognise::new(&settings("rule=hash"), Some(&small), None, clock);
+    let recognise = recognise.expect("memory");
+    let counts = recognise.counts();
+    let mut line = Line::new("test", vec![Box::new(recognise)], 4);
+    let payload = [&[0x91; 30], WORD].concat();
+    let said =
+        (0..20).map(|i| support::udp_v4([[10, 0, 0, i], [10, 0, 1, 1]], [9999, 9998], 5, &payload));
+    through(&mut line, said.map(|frame| buf(&frame)).collect());
+    assert_eq!(counts.read().by_rule, 4);
+    for _ in 0..4 {
+        through(&mut line, vec![buf(&arp())]);
+    }
+    let totals = counts.read();
+    assert_eq!((totals.by_rule, totals.rule_items), (20, 20));
+}
+
+#[test]
 fn without_rules_a_private_protocol_stays_unknown() {
     let sent = sent(&generator(Delivery::Whole, 0.0), 9000);
     let log = Arc::new(Log::new(1000));
@@ -356,12 +462,17 @@ fn without_rules_a_private_protocol_stays_unknown() {
         &mut line,
         sent.frames.iter().map(|frame| buf(frame)).collect(),
     );
-    for flow in log.take().0 {
+    let (decided, beyond) = log.take();
+    assert_eq!((decided.len(), beyond), (sent.said.len(), 0));
+    let mut private = 0;
+    for flow in decided {
         let mut ends = [0, 1].map(|side| (flow.addresses[side], flow.ports[side]));
         ends.sort_unstable();
         let is_private = sent.said[&(ends, flow.is_tcp)].0 == Application::Private;
         assert_eq!(flow.label.evidence.is_inspection(), !is_private, "{flow:?}");
+        private += usize::from(is_private);
     }
+    assert!(private > 5, "{private}");
 }
 
 /// What is no IP and what has no room for its flow goes on; what is malformed does not.
@@ -378,8 +489,7 @@ fn packets_without_a_flow_have_their_action_too() {
     let mut burst = dpb_net::pipeline::Burst::with_capacity(4);
     let flow =
         |i: u8| support::udp_v4([[10, 0, 0, i], [10, 0, 1, 1]], [9999, 9998], 5, &[0x91; 30]);
-    let arp = [&[2; 12][..], &[8, 6], &[0; 46]].concat();
-    for frame in [flow(1), flow(2), arp, flow(3)[..30].to_vec()] {
+    for frame in [flow(1), flow(2), arp(), flow(3)[..30].to_vec()] {
         burst.push(buf(&frame), dpb_net::pipeline::Mark::of(0));
     }
     let mut done = Vec::new();

@@ -19,7 +19,7 @@ pub struct Totals {
     pub ended: u64,
     /// Packets that the recognizer looked into.
     pub inspected: u64,
-    /// Flows that were decided by what they said, rules included.
+    /// Flows that were decided by what they said, rules included, some of them at their end.
     pub decided: u64,
     /// Of these, flows that a rule decided.
     pub by_rule: u64,

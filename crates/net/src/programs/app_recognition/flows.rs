@@ -11,9 +11,7 @@ use super::{Action, Counts, Log, Policy, Totals};
 use crate::flow::{Found, HashKey, Key, Seen, Slot, Table, V4, V6};
 use crate::packet::{Facts, Headers, Marks, Places};
 use crate::pipeline::{Burst, Reason};
-use crate::recognition::{
-    self, Evidence, Label, Protocol, Recognizer, Segment, Verdict as Decision,
-};
+use crate::recognition::{self, Evidence, Label, Outcome, Protocol, Recognizer, Segment};
 
 /// Why the packets are dropped that the policy drops.
 pub(super) const BY_POLICY: Reason = Reason("denied by policy");
@@ -127,19 +125,7 @@ impl<const N: usize> Family<N> {
         let marks = &mut self.marks;
         self.table.expire(now_ms, |flow| {
             let (mark, _) = &mut marks[flow.slot().number()];
-            if mark.holds_memory()
-                && let Some(verdict) = desk.recognizer.end(mark, now_ms)
-            {
-                let log = desk.log.as_deref();
-                note(
-                    &mut desk.totals,
-                    log,
-                    V::ends_of(&flow.key()),
-                    verdict,
-                    true,
-                );
-            }
-            *mark = recognition::Mark::default();
+            desk.end(mark, || V::ends_of(&flow.key()), now_ms);
         });
     }
 
@@ -165,10 +151,9 @@ impl<const N: usize> Family<N> {
                     let slot = slot.number();
                     let (mark, turn) = &mut self.marks[slot];
                     if matches!(found, Found::New(_)) {
-                        if mark.holds_memory() {
-                            desk.recognizer.end(mark, now_ms);
-                        }
-                        *mark = recognition::Mark::default();
+                        // It had the same ends: the table begins a flow anew in its slot, and what is swept has no mark any more.
+                        let key = || V::ends_of(&self.table.flow(Slot(slot as u32)).key());
+                        desk.end(mark, key, now_ms);
                         *turn = turn.wrapping_add(1);
                     }
                     let label = match mark.label() {
@@ -205,16 +190,20 @@ impl<const N: usize> Family<N> {
         if let Some(verdict) = verdict {
             let key = self.table.flow(Slot(flow as u32)).key();
             let log = desk.log.as_deref();
-            note(&mut desk.totals, log, V::ends_of(&key), verdict, false);
+            let outcome = Outcome::Verdict(verdict);
+            note(&mut desk.totals, log, V::ends_of(&key), outcome);
         }
     }
 }
 
-/// Counts a flow's verdict, and writes it down.
-fn note(totals: &mut Totals, log: Option<&Log>, ends: Ends, verdict: &Decision, is_given_up: bool) {
-    match is_given_up {
-        true => totals.given_up += 1,
-        false => totals.decided += 1,
+/// Counts the verdict that a flow has now, if it has one, and writes it down.
+fn note(totals: &mut Totals, log: Option<&Log>, ends: Ends, outcome: Outcome<'_>) {
+    let Some(verdict) = outcome.verdict() else {
+        return;
+    };
+    match outcome {
+        Outcome::GaveUp(..) => totals.given_up += 1,
+        _ => totals.decided += 1,
     }
     totals.by_rule += u64::from(verdict.label.evidence == Evidence::Rule);
     if let Some(log) = log {
@@ -223,6 +212,16 @@ fn note(totals: &mut Totals, log: Option<&Log>, ends: Ends, verdict: &Decision, 
 }
 
 impl Desk {
+    /// The flow with this mark and these ends is over: what it said decides it, if nothing did before.
+    fn end(&mut self, mark: &mut recognition::Mark, ends: impl FnOnce() -> Ends, now_ms: u32) {
+        if mark.holds_memory()
+            && let Some(outcome) = self.recognizer.end(mark, now_ms)
+        {
+            note(&mut self.totals, self.log.as_deref(), ends(), outcome);
+        }
+        *mark = recognition::Mark::default();
+    }
+
     /// Has the recognizer look at the packet in `row`; gives the label of its flow.
     fn look<V: Version<N>, const N: usize>(
         &mut self,
@@ -240,11 +239,7 @@ impl Desk {
             return mark.label();
         };
         let outcome = self.recognizer.packet(mark, &packet, now_ms);
-        let is_given_up = matches!(outcome, recognition::Outcome::GaveUp(..));
-        if let Some(verdict) = outcome.verdict() {
-            let log = self.log.as_deref();
-            note(&mut self.totals, log, ends, verdict, is_given_up);
-        }
+        note(&mut self.totals, self.log.as_deref(), ends, outcome);
         mark.label()
     }
 }

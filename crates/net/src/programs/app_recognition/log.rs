@@ -7,7 +7,8 @@ use crate::recognition::{Label, Verdict};
 /// A flow that was decided, or given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// The addresses of the packet that brought the verdict, source first; IPv4 as `::ffff:a.b.c.d`.
+    /// The addresses of the packet that brought the verdict, source first; where none did but a rule, or the flow's end, those of its two ends in order. IPv4 as
+    /// `::ffff:a.b.c.d`.
     pub addresses: [u128; 2],
     /// Its ports, likewise.
     pub ports: [u16; 2],

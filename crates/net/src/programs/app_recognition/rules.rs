@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use dpb_core::{Buffers, Completion, Items, Job, JobError, Limits, Memory, Queue, SetupError};
+use dpb_core::{
+    Buffers, Completion, Items, Job, JobError, Limits, Memory, OutputShape, Queue, SetupError,
+};
 
 use crate::flow::Direction;
 use crate::programs::Engine;
@@ -24,8 +26,14 @@ impl RuleEngine {
     /// Rules on an engine.
     ///
     /// # Errors
-    /// If the backend does not run the operator any more.
+    /// [`SetupError::Parameter`] if the operator's outputs are all of one length; the backend's own.
     pub fn new(engine: Engine) -> Result<Self, SetupError> {
+        if let OutputShape::Fixed(bytes) = engine.operator.shape() {
+            return Err(SetupError::Parameter(format!(
+                "{} as rules: its outputs are {bytes} bytes each, those of rules are as long as what matched; take rxpmatch",
+                engine.operator.spec()
+            )));
+        }
         let limits = engine.backend.limits(engine.operator.spec())?;
         Ok(Self { engine, limits })
     }
@@ -117,7 +125,8 @@ impl Lane {
         self.seen
     }
 
-    /// Sends what undecided flows have said that no rule has seen; gives the number of the flight, unless there is nothing. There has to be room.
+    /// Sends what undecided flows have said that no rule has seen, as much as one job takes; gives the number of the flight, unless there is nothing. There has to be
+    /// room.
     pub(super) fn send(&mut self, recognizer: &mut Recognizer) -> Option<usize> {
         let at = *self.idle.last()?;
         let Flight { job, flows } = &mut self.flights[at];
@@ -126,10 +135,8 @@ impl Lane {
         spans.clear();
         flows.clear();
         if let Memory::Own(Buffers::One(into)) = &mut out.src {
-            recognizer.gather(into, 0, &mut spans, flows);
+            recognizer.gather(into, 0, self.items_max, &mut spans, flows);
         }
-        spans.truncate(self.items_max);
-        flows.truncate(self.items_max);
         let count = spans.len();
         self.seen.items += count as u64;
         self.seen.bytes += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();

@@ -117,26 +117,6 @@ impl Keys {
         (aead.decrypt_inout_detached(&self.nonce_of(number).into(), header, frames.into(), &tag))
             .is_ok()
     }
-
-    /// Encrypts, for tests and for whoever makes traffic: the opposite of [`open`](super::open). `header` is not protected yet, and ends with the packet's
-    /// number in `number_len` bytes.
-    pub fn seal(&self, number: u64, number_len: usize, header: &[u8], frames: &[u8]) -> Vec<u8> {
-        let mut packet = [header, frames].concat();
-        let aead = Aes128Gcm::new(&self.key.into());
-        let (head, body) = packet.split_at_mut(header.len());
-        let tag = aead.encrypt_inout_detached(&self.nonce_of(number).into(), head, body.into());
-        let tag: [u8; 16] = tag.map(Into::into).unwrap_or_default();
-        packet.extend_from_slice(&tag);
-        let number_at = header.len().saturating_sub(number_len);
-        let sample = packet.get(number_at + 4..).and_then(<[u8]>::first_chunk);
-        let mask = sample.map_or([0; 5], |sample| self.mask(sample));
-        packet[0] ^= mask[0] & 0x0f;
-        let protected = &mut packet[number_at..header.len()];
-        for (byte, mask) in protected.iter_mut().zip(&mask[1..]) {
-            *byte ^= mask;
-        }
-        packet
-    }
 }
 
 fn keyed(key: &[u8]) -> Hmac<Sha256> {

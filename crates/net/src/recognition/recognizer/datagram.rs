@@ -1,7 +1,7 @@
 //! Datagrams, and what their readers make of them. A hello over several of them is put together on the desk.
 
 use super::super::quic::{self, Frame, Keys, Kind, Packets, Side, Version};
-use super::super::stream::Filled;
+use super::super::stream::{Filled, Inserted};
 use super::super::tls::{self, Hello};
 use super::super::{Evidence, NameSource, Protocol, dns, signature};
 use super::Packet;
@@ -100,7 +100,7 @@ fn read_quic(desk: &mut Desk, payload: &[u8], collected: &mut Collected) -> Opti
         return None;
     }
     collected.likely = Protocol::Quic;
-    let bytes = &desk.assembly[..collected.filled.front()];
+    let bytes = &desk.assembly.bytes()[..collected.filled.front()];
     let Some(([tls::CLIENT_HELLO, a, b, c], body)) = bytes.split_first_chunk() else {
         return Some(Step::Wait);
     };
@@ -135,10 +135,10 @@ fn open(
             }
             collected.keys = Some((version, tried));
             for frame in frames {
-                if let Frame::Crypto { offset, bytes } = frame
-                    && let Ok(offset) = usize::try_from(offset)
-                {
-                    collected.filled.insert(&mut desk.assembly, offset, bytes);
+                if let Frame::Crypto { offset, bytes } = frame {
+                    let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+                    let inserted = collected.filled.insert(desk.assembly.room(), offset, bytes);
+                    desk.stats.dropped += u64::from(inserted == Inserted::Dropped);
                 }
             }
             return true;
@@ -197,8 +197,10 @@ fn read_dtls(desk: &mut Desk, payload: &[u8], collected: &mut Collected) -> Opti
     let body = match piece.body.len() == piece.len {
         true => piece.body,
         false => {
-            (collected.filled).insert(&mut desk.assembly, piece.start, piece.body);
-            desk.assembly[..collected.filled.front()]
+            let room = desk.assembly.room();
+            let inserted = collected.filled.insert(room, piece.start, piece.body);
+            desk.stats.dropped += u64::from(inserted == Inserted::Dropped);
+            desk.assembly.bytes()[..collected.filled.front()]
                 .get(..piece.len)
                 .unwrap_or_default()
         }

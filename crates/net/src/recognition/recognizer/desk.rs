@@ -1,12 +1,13 @@
 //! What readers work with: one of each for all flows, so that nothing is allocated for a packet.
 
-use super::super::stream::LONG_BYTES;
+use super::super::stream::Assembly;
 use super::super::tls::{self, Hello};
 use super::super::{Carrier, Evidence, Ja4, NameSource, Protocol, Verdict};
-use super::Settings;
+use super::{Settings, Stats};
 
 pub(super) struct Desk {
     pub(super) settings: Settings,
+    pub(super) stats: Stats,
     /// The verdict that is being made.
     pub(super) verdict: Verdict,
     /// A message out of several records.
@@ -16,7 +17,7 @@ pub(super) struct Desk {
     /// Numbers while they are sorted.
     pub(super) codes: Vec<u16>,
     /// A hello that is put together out of datagrams.
-    pub(super) assembly: Vec<u8>,
+    pub(super) assembly: Assembly,
 }
 
 impl Desk {
@@ -25,11 +26,12 @@ impl Desk {
         const PAYLOAD_BYTES_MAX: usize = 1 << 16;
         Self {
             settings,
+            stats: Stats::default(),
             verdict: Verdict::NONE,
             records: Vec::with_capacity(PAYLOAD_BYTES_MAX),
             plain: Vec::with_capacity(super::super::quic::DATAGRAM_BYTES_MAX),
             codes: Vec::with_capacity(PAYLOAD_BYTES_MAX / 2),
-            assembly: vec![0; LONG_BYTES],
+            assembly: Assembly::new(),
         }
     }
 }

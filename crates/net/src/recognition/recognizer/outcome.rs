@@ -74,6 +74,8 @@ pub struct Stats {
     pub known: u64,
     /// Packets that were looked at.
     pub inspected: u64,
+    /// Looks of readers at what is held of connections.
+    pub readings: u64,
     /// Flows decided by their bytes.
     pub verdicts: u64,
     /// Of these, flows of which nothing was ever held.
@@ -84,7 +86,7 @@ pub struct Stats {
     pub refused: u64,
     /// See `refused`.
     pub reclaimed: u64,
-    /// Pieces of streams that were dropped: behind too many gaps, behind 8 KiB, or no block was left.
+    /// Pieces of streams and hellos that were dropped: behind 8 KiB, or no block was left.
     pub dropped: u64,
     /// Addresses that got a name.
     pub names: u64,

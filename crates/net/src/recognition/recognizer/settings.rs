@@ -3,8 +3,8 @@
 /// How much is looked at, and held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Flows of which something is held at the same time. Each takes some 400 bytes and, where bytes are held, a block of 2 or 8 KiB; there are as many short
-    /// blocks as flows, and a quarter as many long ones.
+    /// Flows of which something is held at the same time. Each takes some 250 bytes and, where bytes are held, a block of 2 or 8 KiB and an eighth of that, a bit
+    /// for each byte; there are as many short blocks as flows, and a quarter as many long ones.
     pub undecided_max: u32,
     /// Packets with a payload that bring a TCP flow no further before it is given up. Those that a reader waits for do not count; the 8 KiB bound these.
     pub packets_max: u16,
@@ -12,7 +12,7 @@ pub struct Limits {
     pub datagrams_max: u16,
     /// An undecided flow without a packet for so long makes room for a new one if there is none.
     pub idle_ms: u32,
-    /// Addresses whose names are remembered; 144 bytes each.
+    /// Addresses whose names are remembered, and questions of DNS that wait for their answers; 144 bytes and 16 bytes each.
     pub names_max: usize,
 }
 

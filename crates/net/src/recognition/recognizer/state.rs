@@ -19,9 +19,7 @@ pub(super) struct State {
     pub(super) idle_packets: u16,
     pub(super) initiator: u8,
     pub(super) is_tcp: bool,
-    /// True if there are bytes that no rule has seen.
-    pub(super) is_fresh: bool,
-    /// True if this place is in the list of those that have, whichever flow put it there.
+    /// True if this place is in the list of those with bytes for rules, whichever flow put it there.
     pub(super) is_listed: bool,
     /// The protocol that it has if nothing else is found.
     pub(super) likely: Protocol,
@@ -38,9 +36,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Puts this state into the list of those with bytes that no rule has seen. Each place is there once at most, so the list never grows.
+    /// Puts this state into the list of those with bytes for rules. Each place is there once at most, so the list never grows.
     pub(super) fn list(&mut self, place: u32, fresh: &mut Vec<u32>) {
-        self.is_fresh = true;
         if !self.is_listed {
             self.is_listed = true;
             fresh.push(place);
@@ -70,7 +67,6 @@ impl States {
             idle_packets: 0,
             initiator: 0,
             is_tcp: false,
-            is_fresh: false,
             is_listed: false,
             likely: Protocol::Unknown,
             opened: Opened::default(),
@@ -122,7 +118,6 @@ impl States {
         state.turn = state.turn.wrapping_add(1);
         state.last_ms = now_ms;
         (state.packets, state.idle_packets) = (0, 0);
-        state.is_fresh = false;
         state.likely = Protocol::Unknown;
         state.opened = Opened::default();
         state.streams = [Stream::EMPTY; 2];
@@ -136,7 +131,7 @@ impl States {
     pub(super) fn give(&mut self, pool: &mut Pool, place: u32) {
         self.unlink(place);
         let state = &mut self[place];
-        (state.is_taken, state.is_fresh) = (false, false);
+        state.is_taken = false;
         for stream in &mut state.streams {
             stream.release(pool);
         }

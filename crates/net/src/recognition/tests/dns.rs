@@ -88,18 +88,26 @@ fn a_flow_gets_its_name_from_an_answer_before() {
         (Protocol::Dns, "www.example.com")
     );
     assert_eq!(got.verdict().source, Some(NameSource::DnsQuestion));
-    // The answer comes when the flow is decided, and is read all the same; but not if it comes from the wrong side.
+    // The answer comes when the flow is decided, and is read all the same; but not if it comes from the wrong side, has another identifier, or answers for another name.
     let mut answer = answer();
     let v4 = answer
         .windows(4)
         .position(|window| window == [0x5d, 0xb8, 0xd8, 0x22]);
     answer[v4.expect("there")..][..4].copy_from_slice(&0xc000_0202_u32.to_be_bytes());
+    wire.datagram(Direction::Down, &answer);
+    answer[..2].copy_from_slice(&[0xab, 0xcd]);
     wire.datagram(Direction::Up, &answer);
+    let mut other = answer.clone();
+    other[13] = b'v';
+    wire.datagram(Direction::Down, &other);
     assert_eq!(wire.recognizer.stats().names, 0);
     assert!(matches!(
         wire.datagram(Direction::Down, &answer),
         Got::Known(_)
     ));
+    assert_eq!(wire.recognizer.stats().names, 2);
+    // A question has one answer.
+    wire.datagram(Direction::Down, &answer);
     assert_eq!(wire.recognizer.stats().names, 2);
     // 192.0.2.2 is the server of a flow that says nothing that is known.
     let noise: Vec<u8> = (0..60_u8).map(|at| 0x81 ^ at.wrapping_mul(7)).collect();
@@ -128,6 +136,101 @@ fn a_flow_gets_its_name_from_an_answer_before() {
     wire.next(2222);
     wire.open();
     assert_eq!(wire.server(0, b"SSH-2.0-OpenSSH_9.6\r\n").host(), "");
+}
+
+/// A message with this identifier for www.example.com; with an address it is an answer.
+fn message(id: u16, kind: u16, address: Option<&str>) -> Vec<u8> {
+    let (flags, answers) = match address {
+        Some(_) => (0x8180, 1),
+        None => (0x0100, 0),
+    };
+    let mut message = codes(&[id, flags, 1, answers, 0, 0]);
+    message.extend(b"\x03www\x07example\x03com\0");
+    message.extend(codes(&[kind, 1]));
+    if let Some(address) = address {
+        message.extend(codes(&[0xc00c, kind, 1, 0, 300]));
+        message.extend(vector_16(&hex(address)));
+    }
+    message
+}
+
+#[test]
+fn answers_that_nobody_asked_for_name_nothing() {
+    let (v4, v6) = ("c0000202", "20010db8000000000000000000000002");
+    // The first packet of its flow, and again when the flow is known.
+    let mut wire = Wire::new(53);
+    for _ in 0..2 {
+        wire.datagram(Direction::Down, &message(7, 1, Some(v4)));
+    }
+    // Over TCP too.
+    wire.next(53);
+    wire.open();
+    let unasked = vector_16(&message(7, 1, Some(v4)));
+    for part in 0..2 {
+        wire.server(part * unasked.len(), &unasked);
+    }
+    assert_eq!(wire.recognizer.stats().names, 0);
+
+    // Both questions of a client that asks for addresses of both kinds at once have their answers.
+    wire.next(53);
+    for (id, kind) in [(8, 1), (9, 28)] {
+        wire.datagram(Direction::Up, &message(id, kind, None));
+    }
+    wire.datagram(Direction::Down, &message(8, 1, Some(v4)));
+    assert_eq!(wire.recognizer.stats().names, 1);
+    // Servers may change the case.
+    let shouted = message(9, 28, Some(v6)).to_ascii_uppercase();
+    wire.datagram(Direction::Down, &shouted);
+    assert_eq!(wire.recognizer.stats().names, 2);
+    // An answer that comes too late is none.
+    for wait_ms in [9_999, 10_000] {
+        wire.datagram(Direction::Up, &message(8, 1, None));
+        wire.now_ms += wait_ms;
+        wire.datagram(Direction::Down, &message(8, 1, Some(v4)));
+        assert_eq!(wire.recognizer.stats().names, 3);
+    }
+}
+
+#[test]
+fn a_question_over_tcp_has_its_answer_wherever_it_is_cut() {
+    let question = vector_16(&message(7, 1, None));
+    let answer = vector_16(&message(7, 1, Some("c0000202")));
+    for cut in 0..question.len() {
+        let mut wire = Wire::new(53);
+        wire.open();
+        for (at, part) in [(0, &question[..cut]), (cut, &question[cut..])] {
+            wire.client(at, part);
+        }
+        wire.server(0, &answer);
+        assert_eq!(wire.recognizer.stats().names, 1, "{cut}");
+    }
+}
+
+/// What is asked is answered once, as long as few questions share a set; what was not is not.
+#[test]
+fn questions_wait_for_their_answers_and_the_clock_may_wrap_around() {
+    let mut questions = Questions::new(1024, 5);
+    let start = u32::MAX - 5_000;
+    let question = |id: u16| Question {
+        addresses: [1, 2],
+        ports: [40_000, 53],
+        id,
+        name: b"a.example",
+    };
+    for id in 0..100 {
+        questions.ask(&question(id), start);
+    }
+    for id in 0..200 {
+        let now_ms = start.wrapping_add(9_999);
+        assert_eq!(questions.answer(&question(id), now_ms), id < 100, "{id}");
+        assert!(!questions.answer(&question(id), now_ms));
+    }
+    questions.ask(&question(7), start);
+    assert!(!questions.answer(&question(7), start.wrapping_add(10_000)));
+    // A table without room forgets, and does not fail.
+    let mut none = Questions::new(0, 5);
+    none.ask(&question(7), start);
+    assert!(!none.answer(&question(7), start));
 }
 
 #[test]

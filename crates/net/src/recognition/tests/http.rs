@@ -79,6 +79,48 @@ fn a_request_cut_at_every_byte_is_waited_for() {
     }
 }
 
+/// Single bytes do not bring a pass over all that is held each, whichever packets come; and a request in single bytes is found all the same.
+#[test]
+fn a_request_in_single_bytes_costs_few_passes() {
+    let mut wire = Wire::new(80);
+    wire.open();
+    let mut line = b"GET /".to_vec();
+    line.resize(8191, b'a');
+    for (at, byte) in line.iter().enumerate() {
+        assert_eq!(wire.client(at, &[*byte]), Got::Inspect);
+    }
+    let readings = wire.recognizer.stats().readings;
+    assert!(readings < 100, "{readings}");
+    // The last byte that is held, and acknowledgements behind it, which say nothing.
+    assert_eq!(wire.client(8191, b"a"), Got::Inspect);
+    for _ in 0..1000 {
+        assert_eq!(wire.client(8192, b""), Got::Inspect);
+    }
+    assert!(wire.recognizer.stats().readings <= readings + 1);
+
+    // Known with its last byte; a long one with the server's answer.
+    for path_bytes in [5, 500] {
+        let path = "x".repeat(path_bytes);
+        let request = format!("GET /{path} HTTP/1.1\r\nHost: bytes.example\r\n\r\n");
+        wire.next(80);
+        wire.open();
+        let mut got = Got::Inspect;
+        for (at, byte) in request.bytes().enumerate() {
+            if got == Got::Inspect {
+                got = wire.client(at, &[byte]);
+            }
+        }
+        if path_bytes == 500 {
+            assert_eq!(got, Got::Inspect);
+            got = wire.server(0, b"HTTP/1.1 200 OK\r\n");
+        }
+        assert_eq!(
+            (got.protocol(), got.host().as_str()),
+            (Protocol::Http, "bytes.example")
+        );
+    }
+}
+
 #[test]
 fn what_is_no_request_is_told() {
     for stream in [

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
+use dpb_core::random::SplitMix64;
 use proptest::prelude::*;
 
 use super::super::quic::*;
 use super::*;
+use crate::traffic::application::{InitialKeys, QuicDelivery, QuicVersion, client_initials};
 
 /// The packets of a version's RFC.
 fn samples(version: &str) -> HashMap<&'static str, Vec<u8>> {
@@ -137,17 +139,17 @@ fn the_packets_of_the_rfcs_are_opened() {
 }
 
 #[test]
-fn the_packets_of_the_rfcs_are_sealed_again() {
+fn the_generator_of_traffic_seals_the_packets_of_the_rfcs() {
     for (number, version) in VERSIONS {
         let samples = samples(number);
-        let keys = Keys::of(version, &DESTINATION, Side::Client);
+        let keys = client_keys(version, &DESTINATION);
         let mut frames = samples["crypto"].clone();
         frames.resize(1162, 0);
         let start = match version {
             Version::One => "c300000001088394c8f03e5157080000449e00000002",
             _ => "d36b3343cf088394c8f03e5157080000449e00000002",
         };
-        assert_eq!(keys.seal(2, 4, &hex(start), &frames), samples["client"]);
+        assert_eq!(keys.seal(&hex(start), 2, 4, &frames), samples["client"]);
     }
 }
 
@@ -167,6 +169,15 @@ fn a_flow_of_the_rfcs_packets_has_its_name() {
     }
 }
 
+/// The keys by which the generator of traffic seals, which shares no code with the reader.
+fn client_keys(version: Version, destination: &[u8]) -> InitialKeys {
+    let version = match version {
+        Version::Two => QuicVersion::V2,
+        _ => QuicVersion::V1,
+    };
+    InitialKeys::client(version, destination)
+}
+
 /// An Initial packet of the client with these frames, filled up to a datagram of 1200 bytes.
 fn initial(
     version: Version,
@@ -175,7 +186,7 @@ fn initial(
     number: u32,
     frames: &[u8],
 ) -> Vec<u8> {
-    let keys = Keys::of(version, keys_from, Side::Client);
+    let keys = client_keys(version, keys_from);
     let (first, wire) = match version {
         Version::Two => (0xd3_u8, 0x6b33_43cf_u32),
         _ => (0xc3, 1),
@@ -192,7 +203,7 @@ fn initial(
     frames.resize(frames.len().max(1200 - start.len() - 2 - 4 - 16), 0);
     let len = 0x4000 | (4 + frames.len() + 16) as u16;
     let header = [&start[..], &len.to_be_bytes(), &number.to_be_bytes()].concat();
-    keys.seal(number.into(), 4, &header, &frames)
+    keys.seal(&header, number, 4, &frames)
 }
 
 fn crypto(offset: usize, bytes: &[u8]) -> Vec<u8> {
@@ -273,6 +284,50 @@ fn frames_in_any_order_with_others_between_them_are_put_together() {
     );
 }
 
+/// Packets with as many frames as fit, in any order, as Chromium sends them.
+#[test]
+fn a_hello_in_scattered_frames_is_found() {
+    for frames in 6..=64 {
+        let mut random = SplitMix64::new(frames as u64);
+        let (message, delivery) = (
+            long_hello("scattered.example"),
+            QuicDelivery::Scattered(frames),
+        );
+        let (datagrams, _) =
+            client_initials(QuicVersion::V1, &message, delivery, b"1234", &mut random);
+        assert!(datagrams.len() > 1);
+        for is_backwards in [false, true] {
+            let mut datagrams = datagrams.clone();
+            if is_backwards {
+                datagrams.reverse();
+            }
+            let mut wire = Wire::new(443);
+            let mut got = Got::Inspect;
+            for datagram in &datagrams {
+                assert_eq!(got, Got::Inspect, "{frames}");
+                got = wire.datagram(Direction::Up, datagram);
+            }
+            assert_eq!(
+                (got.protocol(), got.host().as_str()),
+                (Protocol::Quic, "scattered.example")
+            );
+            assert_eq!(wire.recognizer.stats().dropped, 0);
+        }
+    }
+}
+
+/// What lies behind 8 KiB is counted.
+#[test]
+fn pieces_that_find_no_room_are_counted() {
+    let message = long_hello("beyond.example.net");
+    let mut frames = crypto(8192, b"beyond");
+    frames.extend(crypto(0, &message[..900]));
+    let mut wire = Wire::new(443);
+    let datagram = initial(Version::One, &DESTINATION, &DESTINATION, 0, &frames);
+    assert_eq!(wire.datagram(Direction::Up, &datagram), Got::Inspect);
+    assert_eq!(wire.recognizer.stats().dropped, 1);
+}
+
 #[test]
 fn a_retry_changes_the_keys() {
     let message = long_hello("retry.example.net");
@@ -330,12 +385,12 @@ fn a_retry_changes_the_keys() {
 #[test]
 fn packets_in_one_datagram_are_told_apart() {
     let message = hex(RFC_8448);
-    let keys = Keys::of(Version::One, &DESTINATION, Side::Client);
+    let keys = client_keys(Version::One, &DESTINATION);
     let frames = crypto(0, &message);
     let start = [&[0xc0, 0, 0, 0, 1, 8][..], &DESTINATION, &[0, 0]].concat();
     let len = 0x4000 | (1 + frames.len() + 16) as u16;
     let header = [&start[..], &len.to_be_bytes(), &[0]].concat();
-    let packet = keys.seal(0, 1, &header, &frames);
+    let packet = keys.seal(&header, 0, 1, &frames);
     // 0-RTT before it, a Handshake packet and a short header behind it.
     let other = |first: u8| {
         [

@@ -2,10 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::stream::{Filled, ISLANDS, Inserted, LONG_BYTES, Pool, SHORT_BYTES, Stream};
+use super::super::stream::{Assembly, Filled, Inserted, LONG_BYTES, Pool, SHORT_BYTES, Stream};
 
 /// Bytes that are there, each as its first copy had it.
-#[derive(Clone)]
 struct Model(Vec<Option<u8>>);
 
 impl Model {
@@ -13,22 +12,8 @@ impl Model {
         self.0.iter().take_while(|byte| byte.is_some()).count()
     }
 
-    /// Stretches behind the front.
-    fn islands(&self) -> usize {
-        let behind = &self.0[self.front()..];
-        let mut before = false;
-        behind
-            .iter()
-            .filter(|byte| {
-                let starts = byte.is_some() && !before;
-                before = byte.is_some();
-                starts
-            })
-            .count()
-    }
-
     fn insert(&mut self, start: usize, bytes: &[u8]) -> Inserted {
-        let before = self.clone();
+        let before = self.front();
         let mut has_news = false;
         let mut is_inside = false;
         for (at, byte) in (start..).zip(bytes) {
@@ -41,13 +26,9 @@ impl Model {
             }
         }
         match () {
-            () if self.islands() > ISLANDS => {
-                *self = before;
-                Inserted::Dropped
-            }
             () if !is_inside && !bytes.is_empty() => Inserted::Dropped,
             () if !has_news => Inserted::Known,
-            () if self.front() > before.front() => Inserted::Grown,
+            () if self.front() > before => Inserted::Grown,
             () => Inserted::Held,
         }
     }
@@ -56,20 +37,39 @@ impl Model {
 proptest! {
     #[test]
     fn pieces_are_put_together_as_the_model_does(
-        pieces in proptest::collection::vec((0..120_usize, proptest::collection::vec(any::<u8>(), 0..30)), 1..60),
+        pieces in proptest::collection::vec(
+            (0..300_usize, proptest::collection::vec(any::<u8>(), 0..90), 0..200_usize, 0..8_u8),
+            1..120,
+        ),
+        behind in 0..2_usize,
     ) {
-        let mut block = [0; 100];
+        // At the start of a block, or around its end.
+        let first = behind * (LONG_BYTES - 250);
+        let mut block = Assembly::new();
         let mut filled = Filled::default();
-        let mut model = Model(vec![None; block.len()]);
-        for (start, bytes) in pieces {
-            let got = filled.insert(&mut block, start, &bytes);
-            prop_assert_eq!(got, model.insert(start, &bytes));
+        let mut model = Model(vec![None; LONG_BYTES]);
+        prop_assert_eq!(filled.insert(block.room(), 0, &vec![7; first]), model.insert(0, &vec![7; first]));
+        for (start, bytes, by, choice) in pieces {
+            let start = first + start;
+            if choice == 0 {
+                // The stream began earlier.
+                let end = filled.end();
+                let is_moved = filled.move_back(block.room(), by);
+                prop_assert_eq!(is_moved, by > 0 && end + by <= LONG_BYTES);
+                if is_moved {
+                    model.0.rotate_right(by);
+                }
+            } else {
+                // Mostly short pieces, so that there are many gaps.
+                let bytes = &bytes[..bytes.len().min(usize::from(choice) * 3)];
+                prop_assert_eq!(filled.insert(block.room(), start, bytes), model.insert(start, bytes));
+            }
             prop_assert_eq!(filled.front(), model.front());
             let end = model.0.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
             prop_assert_eq!(filled.end(), end);
-            for (place, byte) in model.0.iter().zip(block) {
-                prop_assert!(place.is_none_or(|place| place == byte));
-            }
+        }
+        for (place, byte) in model.0.iter().zip(block.bytes()) {
+            prop_assert!(place.is_none_or(|place| place == *byte));
         }
     }
 
@@ -145,6 +145,23 @@ fn a_block_grows_and_its_bytes_come_along() {
     stream.release(&mut pool);
     other.release(&mut pool);
     assert_eq!(pool.left(), (2, 1));
+}
+
+/// Every other piece of a long stream, then the rest: as many gaps as there may be, across the change to a longer block.
+#[test]
+fn gaps_are_not_limited_in_number() {
+    let text: Vec<u8> = (0..LONG_BYTES).map(|at| ((at * 7) >> 3) as u8).collect();
+    let mut pool = Pool::new(1, 1);
+    let mut stream = Stream::EMPTY;
+    for at in (1..LONG_BYTES).step_by(2) {
+        let inserted = stream.insert(&mut pool, at, &text[at..at + 1]);
+        assert_eq!(inserted, Inserted::Held, "{at}");
+    }
+    for at in (0..LONG_BYTES).step_by(2) {
+        let inserted = stream.insert(&mut pool, at, &text[at..at + 1]);
+        assert_eq!(inserted, Inserted::Grown, "{at}");
+    }
+    assert_eq!(stream.bytes(&pool), text);
 }
 
 #[test]
