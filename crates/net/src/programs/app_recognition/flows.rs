@@ -7,7 +7,7 @@ use dpb_core::packet::{TCP, UDP};
 
 use super::note::Note;
 use super::settings::Settings;
-use super::{Action, Counts, Log, Policy, Totals};
+use super::{Action, Counts, Log, Policy, Tally, Totals};
 use crate::flow::{Found, HashKey, Key, Seen, Slot, Table, V4, V6};
 use crate::packet::{Facts, Headers, Marks, Places};
 use crate::pipeline::{Burst, Reason};
@@ -22,9 +22,15 @@ pub(super) const BY_POLICY: Reason = Reason("denied by policy");
 pub(super) struct Desk {
     pub(super) recognizer: Recognizer,
     pub(super) policy: Policy,
-    pub(super) log: Option<Arc<Log>>,
+    pub(super) books: Books,
     pub(super) totals: Totals,
     pub(super) counts: Arc<Counts>,
+}
+
+/// Where verdicts are written down.
+pub(super) struct Books {
+    pub(super) log: Option<Arc<Log>>,
+    pub(super) tally: Option<Arc<Tally>>,
 }
 
 /// The flows of one version of IP, and what of a burst belongs to it.
@@ -130,14 +136,8 @@ impl<const N: usize> Family<N> {
             if mark.holds_memory()
                 && let Some(verdict) = desk.recognizer.end(mark, now_ms)
             {
-                let log = desk.log.as_deref();
-                note(
-                    &mut desk.totals,
-                    log,
-                    V::ends_of(&flow.key()),
-                    verdict,
-                    true,
-                );
+                let ends = V::ends_of(&flow.key());
+                note(&mut desk.totals, &desk.books, ends, verdict, true);
             }
             *mark = recognition::Mark::default();
         });
@@ -204,20 +204,23 @@ impl<const N: usize> Family<N> {
         let verdict = (desk.recognizer).matched(mark, Protocol::Unknown, None, now_ms);
         if let Some(verdict) = verdict {
             let key = self.table.flow(Slot(flow as u32)).key();
-            let log = desk.log.as_deref();
-            note(&mut desk.totals, log, V::ends_of(&key), verdict, false);
+            let ends = V::ends_of(&key);
+            note(&mut desk.totals, &desk.books, ends, verdict, false);
         }
     }
 }
 
 /// Counts a flow's verdict, and writes it down.
-fn note(totals: &mut Totals, log: Option<&Log>, ends: Ends, verdict: &Decision, is_given_up: bool) {
+fn note(totals: &mut Totals, books: &Books, ends: Ends, verdict: &Decision, is_given_up: bool) {
     match is_given_up {
         true => totals.given_up += 1,
         false => totals.decided += 1,
     }
     totals.by_rule += u64::from(verdict.label.evidence == Evidence::Rule);
-    if let Some(log) = log {
+    if let (Some(tally), false) = (&books.tally, is_given_up) {
+        tally.write(verdict);
+    }
+    if let Some(log) = &books.log {
         log.write(ends.addresses, ends.ports, ends.is_tcp, verdict);
     }
 }
@@ -242,8 +245,7 @@ impl Desk {
         let outcome = self.recognizer.packet(mark, &packet, now_ms);
         let is_given_up = matches!(outcome, recognition::Outcome::GaveUp(..));
         if let Some(verdict) = outcome.verdict() {
-            let log = self.log.as_deref();
-            note(&mut self.totals, log, ends, verdict, is_given_up);
+            note(&mut self.totals, &self.books, ends, verdict, is_given_up);
         }
         mark.label()
     }
