@@ -3,11 +3,17 @@
 
 mod support;
 
-use std::fs;
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
+use dpb_core::Evidence;
 use dpb_core::measure::{Outcome, Record};
+use dpb_net::port::capture::Reader;
 use support::{DPB, finish, records, text};
 use tempfile::TempDir;
 
@@ -202,6 +208,9 @@ fn record(folder: &Path, name: &str) -> Record {
         by_reason.map(|(_, count)| count).sum::<u64>(),
         count("dropped_packets")
     );
+    // No packet has been on a wire.
+    let by = "an interface of software".to_owned();
+    assert_eq!(record.evidence, Evidence::Emulated { by });
     let too_long = record.counts.keys().find(|name| name.contains("too long"));
     assert_eq!(
         too_long, None,
@@ -209,6 +218,33 @@ fn record(folder: &Path, name: &str) -> Record {
         record.counts
     );
     record
+}
+
+/// Checks the account of application recognition after one connection of TLS to `server.test`, by which the file came.
+fn assert_recognised(record: &Record) {
+    let counts = &record.counts;
+    let count = |name: &str| counts[name];
+    assert_eq!(record.task, "net app-recognition run");
+    assert_eq!((count("flows.tls"), count("server.server.test")), (1, 1));
+    // The file has 3 MB, and all of it comes behind the hello.
+    assert!(count("hashed_bytes") > 3_000_000, "{counts:?}");
+    assert!(count("packets_hashed") > 2000 && count("packets_passed") > 2);
+    for none in [
+        "packets_sent_back",
+        "hash_failed",
+        "compress_failed",
+        "rule_failed",
+    ] {
+        assert_eq!(count(none), 0, "{none}: {counts:?}");
+    }
+    let check = record.check.as_ref().expect("checked");
+    assert!(check.against.contains("RustCrypto"), "{}", check.against);
+    let dropped = counts
+        .keys()
+        .filter_map(|name| name.strip_prefix("dropped."));
+    for reason in dropped {
+        assert_eq!(reason, "way out full");
+    }
 }
 
 /// Bytes that iperf3's receiver got, of a result in this file.
@@ -257,6 +293,105 @@ cat serve-443.said
             assert!(["not IP", "way out full"].contains(&reason), "{reason}");
         }
     }
+}
+
+/// Who talks through recognition hears what was said, and the account has the server's name; text is compressed on the way, and arrives as it was.
+#[test]
+fn curl_reaches_its_servers_through_app_recognition() {
+    let Some(folder) = folder(&["curl", "python3", "openssl"]) else {
+        return;
+    };
+    for threads in ["1", "2"] {
+        run(
+            folder.path(),
+            &format!(
+                r#"
+bridged
+https 443
+start tls app-recognition run --port af-packet:to-client --port af-packet:to-server --threads {threads}
+get 443
+stop tls
+yes 'The same words, again and again.' | head -c 300000 > files/words
+serve 80 python3 -m http.server --bind 203.0.113.2 --directory files 80
+start http app-recognition run --port af-packet:to-client --port af-packet:to-server --threads {threads} --compression lz4
+client curl --silent --show-error --max-time 20 --resolve words.test:80:203.0.113.2 -o words http://words.test/words
+cmp words files/words
+stop http
+"#
+            ),
+        );
+        assert_recognised(&record(folder.path(), "tls"));
+        let http = record(folder.path(), "http");
+        let count = |name: &str| http.counts[name];
+        assert_eq!((count("flows.http"), count("server.words.test")), (1, 1));
+        let (read, written) = (count("compressed_bytes_in"), count("compressed_bytes_out"));
+        assert!(read >= 300_000 && written < read / 4, "{read} {written}");
+        assert_eq!(count("compress_failed"), 0);
+    }
+}
+
+/// The same behind a NAT: a link lies between the two programs.
+#[test]
+fn curl_reaches_an_https_server_through_app_recognition_and_nat44() {
+    let Some(folder) = folder(&["curl", "python3", "openssl"]) else {
+        return;
+    };
+    let output = run(
+        folder.path(),
+        r#"
+ip link add near type veth peer name far
+for end in near far; do ip link set $end addrgenmode none up; done
+ip link set far address 02:00:00:00:00:01
+routed
+# The client's first router is behind the recognition.
+ip addr del 10.0.0.1/24 dev to-client
+ip addr add 10.0.0.1/24 dev far
+ip link set to-client address 02:00:00:00:00:03
+ip -n server route add 198.51.100.0/24 via 203.0.113.1
+https 443
+start app app-recognition run --port af-packet:to-client --port af-packet:near
+start nat nat44 --port af-packet:far --port af-packet:to-server --outside 198.51.100.7 --routes routes
+get 443
+stop app nat
+cat serve-443.said
+"#,
+    );
+    let said = text(&output.stdout);
+    assert!(said.contains("198.51.100.7 - - "), "{said}");
+    assert_recognised(&record(folder.path(), "app"));
+    let nat = record(folder.path(), "nat");
+    assert_eq!(nat.counts["nat_sessions_began"], 1);
+}
+
+/// A generator that is ended has not done what it was asked for, and says how long it was at it.
+#[test]
+fn a_generator_that_is_interrupted_says_so() {
+    let Some(folder) = folder(&[]) else {
+        return;
+    };
+    run(
+        folder.path(),
+        r#"
+bridged
+"$DPB" --format json net generate --port af-packet:to-client --rate 1k --seconds 60 --tolerance 1 > sent.json 2> sent.said &
+generator=$!
+until [ "$(ip -n client -s -o link show eth0 | awk '{ for (i = 1; i < NF; i++) if ($i == "RX:") print $(i + 9) }')" -gt 20 ]; do
+    kill -0 $generator || { cat sent.said >&2; exit 1; }
+    sleep 0.05
+done
+kill -INT $generator
+wait $generator || echo $? > code
+"#,
+    );
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("a file");
+    assert_eq!(read("code").trim(), "130");
+    let account: serde_json::Value = serde_json::from_str(&read("sent.json")).expect("JSON");
+    assert_eq!(account["is_as_asked"], false, "{account}");
+    let (seconds, sent) = (account["seconds"].as_f64(), account["sent"].as_f64());
+    let (seconds, sent) = (seconds.expect("a number"), sent.expect("a number"));
+    assert!(seconds < 50.0 && sent > 20.0, "{account}");
+    let rate = account["packets_per_s"].as_f64().expect("a number");
+    assert!((rate * seconds - sent).abs() < 1e-3 * sent, "{account}");
 }
 
 #[test]
@@ -407,6 +542,48 @@ fn what_cannot_be_run_is_said_before_it_runs() {
             "no stage of this program uses lpm4",
         ),
         (
+            [&["forward"][..], &ports, &["--backend", "pool/2"]].concat(),
+            2,
+            "forward has no operator",
+        ),
+        (
+            [&["firewall"][..], &ports, &["--backend", "pool/2"]].concat(),
+            2,
+            "firewall has no operator",
+        ),
+        (
+            [
+                &["encrypt"][..],
+                &ports,
+                &["--seed", "1", "--backend"],
+                &["pool/2,aes-gcm=cpu/best,aes-gcm-decrypt=cpu/best"],
+            ]
+            .concat(),
+            2,
+            "each operator of encrypt has a backend of its own",
+        ),
+        (
+            [
+                &["app-recognition", "run"][..],
+                &ports,
+                &["--policy", "tls=burn"],
+            ]
+            .concat(),
+            2,
+            "no action",
+        ),
+        (
+            [
+                &["app-recognition", "run"][..],
+                &ports,
+                &["--rules", "/nosuch"],
+            ]
+            .concat(),
+            2,
+            "/nosuch",
+        ),
+        ([&["app-recognition"][..], &ports].concat(), 2, "run --port"),
+        (
             [&["firewall"][..], &ports, &["--rules", &rules]].concat(),
             2,
             "line 1",
@@ -459,34 +636,215 @@ fn what_cannot_be_run_is_said_before_it_runs() {
     }
 }
 
+/// A frame with an IPv4 packet to this address.
+fn packet_to(to: [u8; 4]) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14..26].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 9, 253, 0, 0]);
+    frame[26..30].copy_from_slice(&[10, 0, 0, 1]);
+    frame[30..34].copy_from_slice(&to);
+    let words = frame[14..34].as_chunks::<2>().0.iter();
+    let sum: u32 = words.map(|word| u32::from(u16::from_be_bytes(*word))).sum();
+    let sum = !((sum & 0xFFFF) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+/// A capture in the classic format, little endian, with microseconds: bytes that were kept of each frame, and how many it had.
+fn capture_of<'a>(frames: impl Iterator<Item = (&'a [u8], u32)>) -> Vec<u8> {
+    let mut capture = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1] {
+        capture.extend(word.to_le_bytes());
+    }
+    for (kept, had) in frames {
+        for word in [0, 0, kept.len() as u32, had] {
+            capture.extend(word.to_le_bytes());
+        }
+        capture.extend(kept);
+    }
+    capture
+}
+
+/// The frames of a capture.
+fn frames_of(path: &str) -> Vec<Vec<u8>> {
+    let file = BufReader::new(File::open(path).expect("a file"));
+    let mut reader = Reader::new(file).expect("a capture");
+    let next = || reader.read().expect("whole");
+    std::iter::from_fn(next)
+        .map(|record| record.bytes)
+        .collect()
+}
+
+/// The end of a capture is where it ends, however long nothing comes of it. What was cut is lost, and counted.
+#[test]
+fn a_capture_is_read_to_its_end_and_what_was_cut_is_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let made = Command::new("mkfifo").arg(path("in.pcap")).status();
+    assert!(made.expect("coreutils").success());
+    // A burst, and behind the pause one that was cut and more than a loop reads before it looks around.
+    let (before, behind) = (32, 4000);
+    let frames: Vec<Vec<u8>> = (0..before + behind)
+        .map(|i: u32| packet_to((0x0a00_0000 + i).to_be_bytes()))
+        .collect();
+    let mut written = capture_of(frames.iter().map(|frame| (&frame[..], 60)));
+    let cut = capture_of([(&frames[0][..40], 60)].into_iter());
+    let pause = 24 + before as usize * (16 + 60);
+    written.splice(pause..pause, cut[24..].iter().copied());
+    for threads in ["1", "3"] {
+        let (to, written) = (path("in.pcap"), written.clone());
+        let writer = thread::spawn(move || {
+            let mut file = File::options().write(true).open(to).expect("a reader");
+            let (first, rest) = written.split_at(pause);
+            file.write_all(first).expect("a reader");
+            thread::sleep(Duration::from_secs(1));
+            file.write_all(rest).expect("a reader");
+        });
+        let (near, far) = (path("near.pcap"), path("far.pcap"));
+        let ports = [
+            format!("capture:{},{near}", path("in.pcap")),
+            format!("capture:,{far}"),
+        ];
+        let output = finish(&[
+            "net",
+            "forward",
+            "--port",
+            &ports[0],
+            "--port",
+            &ports[1],
+            "--threads",
+            threads,
+            "--format",
+            "json",
+        ]);
+        writer.join().expect("written");
+        let stderr = text(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        assert!(stderr.contains("1 packets were cut"), "{stderr}");
+        let record = support::records(&output).remove(0);
+        for (name, count) in [
+            ("received_packets", u64::from(before + behind)),
+            ("sent_packets", u64::from(before + behind)),
+            ("port.0.lost_before.malformed", 1),
+        ] {
+            assert_eq!(record.counts[name], count, "{name}: {:?}", record.counts);
+        }
+        let by = "capture files".to_owned();
+        assert_eq!(record.evidence, Evidence::Emulated { by });
+        // Several threads keep the order of flows alone.
+        let mut came = frames_of(&far);
+        let mut right = frames.clone();
+        came.sort_unstable();
+        right.sort_unstable();
+        assert!(came == right, "{} frames", came.len());
+    }
+}
+
+/// Programs that start one behind another, within a second too, use no IV of a key twice.
+#[test]
+fn no_iv_comes_twice_with_a_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let frames: Vec<Vec<u8>> = (0..9).map(|i| packet_to([10, 0, 1, i])).collect();
+    let written = capture_of(frames.iter().map(|frame| (&frame[..], 60)));
+    fs::write(path("in.pcap"), written).expect("writes");
+    let key = path("key");
+    let made = Command::new("sh")
+        .args(["-c", "umask 077; printf %040d 7 > \"$1\"", "sh", &key])
+        .status();
+    assert!(made.expect("sh").success());
+    let ports = [
+        format!("capture:{}", path("in.pcap")),
+        format!("capture:,{}", path("far.pcap")),
+    ];
+    let mut ivs = HashSet::new();
+    for _ in 0..6 {
+        let output = finish(&[
+            "net", "encrypt", "--port", &ports[0], "--port", &ports[1], "--key", &key,
+        ]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        for frame in frames_of(&path("far.pcap")) {
+            // Ethernet, IPv4, SPI and sequence number stand in front of it.
+            assert!(ivs.insert(frame[14 + 20 + 8..][..8].to_vec()), "{ivs:?}");
+        }
+    }
+    assert_eq!(ivs.len(), 6 * 9);
+}
+
+/// Packets of a flow whose verdict says so leave by the port that they came by; the others pass as they came, whatever is computed of them.
+#[test]
+fn a_capture_is_recognised_and_some_of_it_sent_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let to = format!("capture:,{}", path("in.pcap"));
+    let words = "--packets 4000 --flows 20 --lengths 40 --application tls-1.3,http,dns,ssh --size 200 --replies 0.5";
+    let words: Vec<&str> = words.split(' ').collect();
+    let output = finish(&[&["net", "generate", "--port", &to][..], &words].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let sent = frames_of(&path("in.pcap"));
+    let ports = [
+        format!("capture:{},{}", path("in.pcap"), path("back.pcap")),
+        format!("capture:,{}", path("on.pcap")),
+    ];
+    for threads in ["1", "3"] {
+        let output = finish(&[
+            "net",
+            "app-recognition",
+            "run",
+            "--port",
+            &ports[0],
+            "--port",
+            &ports[1],
+            "--threads",
+            threads,
+            "--policy",
+            "tls=back,http=compress,dns=hash,ssh=drop,other=pass",
+            "--format",
+            "json",
+        ]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let record = records(&output).remove(0);
+        let count = |name: &str| record.counts[name];
+        let [back, on] = ["back.pcap", "on.pcap"].map(|name| frames_of(&path(name)));
+        assert_eq!(back.len() as u64, count("packets_sent_back"));
+        assert_eq!(
+            on.len() as u64 + count("dropped_packets") + back.len() as u64,
+            4000
+        );
+        assert_eq!(count("dropped_packets"), count("dropped.denied by policy"));
+        assert!(count("packets_compressed") > 0 && count("packets_hashed") > 0);
+        let as_sent: HashSet<&Vec<u8>> = sent.iter().collect();
+        assert!(on.iter().all(|frame| as_sent.contains(frame)));
+        for frame in &back {
+            let there = [&frame[6..12], &frame[..6], &frame[12..]].concat();
+            assert!(as_sent.contains(&there) && !there.is_empty());
+        }
+        for name in ["flows.tls", "flows.http", "flows.dns", "flows.ssh"] {
+            assert!(count(name) > 0, "{name}: {:?}", record.counts);
+        }
+    }
+    let table = finish(&[
+        "net",
+        "app-recognition",
+        "run",
+        "--port",
+        &ports[0],
+        "--port",
+        &ports[1],
+    ]);
+    let stdout = text(&table.stdout);
+    for said in ["application", "server", "bytes made", "sent back"] {
+        assert!(stdout.contains(said), "{stdout}");
+    }
+}
+
 /// A capture goes through a program from its start to its end; each format shows the account.
 #[test]
 fn a_capture_goes_through_a_router() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
-    let frames = [[10, 0, 1, 9], [10, 0, 2, 9], [192, 0, 2, 9], [10, 0, 1, 10]].map(|to| {
-        let mut frame = vec![0; 60];
-        frame[12..14].copy_from_slice(&[8, 0]);
-        frame[14..26].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 9, 253, 0, 0]);
-        frame[26..30].copy_from_slice(&[10, 0, 0, 1]);
-        frame[30..34].copy_from_slice(&to);
-        let words = frame[14..34].as_chunks::<2>().0.iter();
-        let sum: u32 = words.map(|word| u32::from(u16::from_be_bytes(*word))).sum();
-        let sum = !((sum & 0xFFFF) + (sum >> 16)) as u16;
-        frame[24..26].copy_from_slice(&sum.to_be_bytes());
-        frame
-    });
-    // Classic pcap, little endian, microseconds, Ethernet.
-    let mut capture = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1] {
-        capture.extend(word.to_le_bytes());
-    }
-    for frame in &frames {
-        for word in [0_u32, 0, 60, 60] {
-            capture.extend(word.to_le_bytes());
-        }
-        capture.extend(frame);
-    }
+    let frames = [[10, 0, 1, 9], [10, 0, 2, 9], [192, 0, 2, 9], [10, 0, 1, 10]].map(packet_to);
+    let capture = capture_of(frames.iter().map(|frame| (&frame[..], 60)));
     fs::write(path("in.pcap"), &capture).expect("writes");
     let routes =
         "10.0.1.0/24 port 1 via 02:00:00:00:01:01\n10.0.0.0/16 port 0 via 02:00:00:00:00:09\n";

@@ -128,6 +128,30 @@ fn a_generated_file_is_what_the_account_says() {
     assert!(kinds(7, "17") + kinds(8, "17") > 0 && kinds(7, "6") + kinds(8, "6") > 0);
 }
 
+/// A burst that leaves at once is no millions of packets a second: it is what is due until the next one.
+#[test]
+fn the_rate_of_a_burst_is_the_one_that_was_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = format!("capture:,{}", folder.path().join("out.pcap").display());
+    let words = "--rate 1k --schedule bursts --schedule-burst 32 --schedule-peak 10M";
+    let words: Vec<&str> = words.split(' ').collect();
+    for (packets, seconds) in [("32", 0.032), ("64", 0.064)] {
+        let account = account(
+            &[
+                &["generate", "--port", &port, "--packets", packets],
+                &words[..],
+            ]
+            .concat(),
+        );
+        assert_eq!(account["seconds"], seconds, "{account}");
+        assert_eq!(account["packets_per_s"], 1000.0, "{account}");
+        assert_eq!(
+            (&account["late"], &account["is_as_asked"]),
+            (&0.into(), &true.into())
+        );
+    }
+}
+
 #[test]
 fn a_replayed_file_is_the_same_file() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -529,6 +553,10 @@ fn what_makes_no_sense_is_said_before_anything_runs() {
             "replay --capture x.pcap --port capture:,y.pcap --speed 0",
             "above 0",
         ),
+        (
+            "replay --capture /nosuch.pcap --port capture:,y.pcap",
+            "/nosuch.pcap",
+        ),
     ] {
         let words: Vec<&str> = words.split(' ').collect();
         let output = net(&words);
@@ -544,16 +572,10 @@ fn what_makes_no_sense_is_said_before_anything_runs() {
             text(&output.stderr)
         );
     }
-    for (words, says) in [
-        (
-            "trial --from af-packet:nosuch0 --to af-packet:lo",
-            "af-packet:nosuch0",
-        ),
-        (
-            "replay --capture /nosuch.pcap --port capture:,y.pcap",
-            "/nosuch.pcap",
-        ),
-    ] {
+    for (words, says) in [(
+        "trial --from af-packet:nosuch0 --to af-packet:lo",
+        "af-packet:nosuch0",
+    )] {
         let words: Vec<&str> = words.split(' ').collect();
         let output = net(&words);
         assert_eq!(

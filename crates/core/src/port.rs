@@ -47,6 +47,11 @@ pub trait PacketPort: Send {
     /// What the port has counted since it was opened.
     fn stats(&mut self) -> PortStats;
 
+    /// True if nothing more comes until something is sent: a file was read to its end. False, as by default, says nothing.
+    fn is_at_end(&self) -> bool {
+        false
+    }
+
     /// The file by which to wait for this port beside others, with `poll(2)`: readable if packets may have come, writable if there may be
     /// room to send. `None` if nothing wakes up who waits: then the port is polled by `receive`.
     fn file(&self) -> Option<BorrowedFd<'_>> {
@@ -204,6 +209,10 @@ impl<P: PacketPort + ?Sized> PacketPort for Box<P> {
 
     fn stats(&mut self) -> PortStats {
         (**self).stats()
+    }
+
+    fn is_at_end(&self) -> bool {
+        (**self).is_at_end()
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {

@@ -12,6 +12,7 @@ pub mod headroom;
 mod nat44;
 mod ports;
 mod program;
+mod recognise;
 mod replay;
 mod running;
 mod sent;
@@ -54,8 +55,8 @@ enum Verb {
     Headroom(headroom::Args),
     /// Measure a table of flows, in software or in a model of hardware: throughput and loss
     FlowTable(flow_table::Args),
-    /// Measure application recognition: packets hashed, compressed or sent back by what their flows are
-    AppRecognition(app_recognition::Args),
+    /// Measure application recognition: packets hashed, compressed or sent back by what their flows are; `run` does so between ports
+    AppRecognition(recognise::Verb),
     /// Send traffic at a rate
     Generate(generate::Args),
     /// Send a capture, at its own times or at a rate
@@ -74,7 +75,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Verb::Firewall(args) => running::run(args, globals),
         Verb::Headroom(args) => headroom::run(args, globals),
         Verb::FlowTable(args) => flow_table::run(args, globals),
-        Verb::AppRecognition(args) => app_recognition::run(args, globals),
+        Verb::AppRecognition(verb) => recognise::run(verb, globals),
         Verb::Generate(args) => generate::run(args, globals),
         Verb::Replay(args) => replay::run(args, globals),
         Verb::Trial(args) => trial::run(args, globals),

@@ -7,13 +7,15 @@ use std::io;
 use dpb_core::{Buf, PacketPort};
 
 use super::egress::Egress;
+use super::shard::are_at_end;
 use super::{
     Account, Burst, Counters, Distributor, Live, Mark, Reason, Remote, Stage, StageReport, Tally,
     WhenFull, Work,
 };
 
 /// Receives from ports, gives each packet to the core that its flow belongs to, and sends what comes back. The cores run a
-/// [`Station`](super::Station), mostly with a [`Line`](super::Line) in it.
+/// [`Station`](super::Station), mostly with a [`Line`](super::Line) in it. It is done when all of its ports are at their [end](PacketPort::is_at_end) and all packets have
+/// left.
 pub struct Dispatcher {
     name: String,
     ports: Vec<Box<dyn PacketPort>>,
@@ -210,7 +212,8 @@ impl Work for Dispatcher {
 
     fn is_done(&self) -> bool {
         let is_empty = |lane: &Lane| lane.ready.is_empty() && lane.remote.in_flight() == 0;
-        self.is_closed && self.lanes.iter().all(is_empty) && self.egress.waiting() == 0
+        let are_home = self.lanes.iter().all(is_empty) && self.egress.waiting() == 0;
+        are_home && (self.is_closed || are_at_end(&self.ports))
     }
 
     fn live(&self, live: &Live) {

@@ -9,7 +9,8 @@ use dpb_core::PacketPort;
 use super::egress::Egress;
 use super::{Account, Burst, Line, Live, Stage, Tally, WhenFull, Work};
 
-/// Ports and a line of stages, driven by one loop: packets are received, go through the stages, and are sent by the port that their mark says.
+/// Ports and a line of stages, driven by one loop: packets are received, go through the stages, and are sent by the port that their mark says. It is done
+/// when all of its ports are at their [end](PacketPort::is_at_end) and all packets have left.
 pub struct Shard {
     name: String,
     ports: Vec<Box<dyn PacketPort>>,
@@ -123,7 +124,7 @@ impl Work for Shard {
 
     fn is_done(&self) -> bool {
         let at_home = self.spare.len() == self.line.depth();
-        self.is_closed && at_home && self.egress.waiting() == 0
+        at_home && self.egress.waiting() == 0 && (self.is_closed || are_at_end(&self.ports))
     }
 
     fn live(&self, live: &Live) {
@@ -147,6 +148,11 @@ impl Work for Shard {
         self.egress.report(&mut account);
         account
     }
+}
+
+/// True if nothing comes of any of these ports any more.
+pub(super) fn are_at_end(ports: &[Box<dyn PacketPort>]) -> bool {
+    !ports.is_empty() && ports.iter().all(|port| port.is_at_end())
 }
 
 impl fmt::Debug for Shard {

@@ -36,9 +36,9 @@ const FRAME_BYTES: usize = 2048;
 /// A port that receives what one file holds and sends to another. Either may be missing: then nothing comes, or what is
 /// sent is dropped.
 ///
-/// A packet that is no whole Ethernet frame (it is shorter than the header, a part was captured, or it is of another kind of link) is an error, behind the packets before it. It counts as
-/// [`malformed`](dpb_core::port::Losses::malformed) among those that were lost, and the next call goes on behind it. A file that breaks its
-/// format is an error, and ends there.
+/// A packet that is no whole Ethernet frame (it is shorter than the header, a part was captured, or it is of another kind of link) is passed over, and counts as
+/// [`malformed`](dpb_core::port::Losses::malformed) among those that were lost. A call that passed packets over may give fewer than there are: the
+/// [end](PacketPort::is_at_end) is where there are none. A file that breaks its format is an error, and ends there.
 pub struct Capture {
     name: String,
     reader: Option<Reader<BufReader<File>>>,
@@ -116,7 +116,7 @@ impl Capture {
         }
     }
 
-    /// The next packet of the file, and its time.
+    /// The next packet of the file, and its time; `None` at the end, and instead of a packet that was passed over.
     fn next(&mut self) -> io::Result<Option<(Buf, u64)>> {
         let Some(reader) = &mut self.reader else {
             return Ok(None);
@@ -124,10 +124,10 @@ impl Capture {
         let Some(head) = reader.head()? else {
             return Ok(None);
         };
-        if let Err(error) = head.whole() {
+        if !head.is_whole() {
             reader.pass(&head)?;
             count_lost(&head, &mut self.stats);
-            return Err(error);
+            return Ok(None);
         }
         let short = (head.len <= FRAME_BYTES)
             .then(|| self.pool.take())
@@ -192,14 +192,21 @@ impl PacketPort for Capture {
 
     fn receive(&mut self, packets: &mut Vec<Buf>, max: usize) -> io::Result<usize> {
         self.times_ns.clear();
-        for came in 0..max {
-            let Some((packet, time_ns)) = self.next()? else {
-                return Ok(came);
-            };
-            packets.push(packet);
-            self.times_ns.push(time_ns);
+        for _ in 0..max {
+            match self.next()? {
+                Some((packet, time_ns)) => {
+                    packets.push(packet);
+                    self.times_ns.push(time_ns);
+                }
+                None if self.is_at_end() => break,
+                None => {}
+            }
         }
-        Ok(max)
+        Ok(self.times_ns.len())
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.reader.as_ref().is_none_or(Reader::is_over)
     }
 
     fn arrivals(&self) -> Arrivals<'_> {

@@ -79,6 +79,10 @@ impl<P: PacketPort> PacketPort for Dated<P> {
         self.port.stats()
     }
 
+    fn is_at_end(&self) -> bool {
+        self.port.is_at_end()
+    }
+
     fn file(&self) -> Option<BorrowedFd<'_>> {
         self.port.file()
     }

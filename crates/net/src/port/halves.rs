@@ -93,6 +93,10 @@ impl<P: PacketPort> PacketPort for Half<P> {
         }
     }
 
+    fn is_at_end(&self) -> bool {
+        self.is_sender || self.port().is_at_end()
+    }
+
     fn stats(&mut self) -> PortStats {
         let mut stats = self.port().stats();
         match self.is_sender {

@@ -171,6 +171,11 @@ impl PacketPort for Looped {
     fn is_looped(&self) -> bool {
         true
     }
+
+    /// Nobody else sends into it.
+    fn is_at_end(&self) -> bool {
+        self.out.stats.taken.packets == self.back.stats.delivered.packets
+    }
 }
 
 #[cfg(test)]

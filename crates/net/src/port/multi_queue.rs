@@ -211,6 +211,10 @@ impl PacketPort for MultiQueue {
         }
     }
 
+    fn is_at_end(&self) -> bool {
+        self.ports.iter().all(|port| port.is_at_end())
+    }
+
     fn stats(&mut self) -> PortStats {
         let mut all = PortStats::default();
         for port in &mut self.ports {

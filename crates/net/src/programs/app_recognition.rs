@@ -15,9 +15,10 @@
 //! | [`Recognise`] | reads a burst, finds the flow of each packet, looks into flows without a verdict, and leaves the [`Action`] in each packet's mark |
 //! | [`hash`](fn@hash) | hashes the whole frame of each packet whose action is [`Action::Hash`] |
 //! | [`compress`](fn@compress) | compresses the payload of each packet whose action is [`Action::Compress`] |
+//! | [`send_back`] | sends each packet whose action is [`Action::Back`] out by the port that it came by; without this stage it goes on as the others do |
 //!
-//! All packets go on as they came, unless the policy drops them. What hashing and compressing gives is counted, and some of it is kept with its input, so that whoever
-//! runs the program can check it: [`Results`]. What the recognizer found out of each flow is in the [`Log`].
+//! All packets go on as they came, unless the policy drops them or has them sent back. What hashing and compressing gives is counted, and some of it is kept with its input, so that whoever
+//! runs the program can check it: [`Results`]. What the recognizer found out of each flow is in the [`Log`], and added up in the [`Tally`].
 //!
 //! Rules see what undecided flows have said, put together, at most 8 KiB of each direction ([`crate::recognition`]). So a match that lies across packets is found, and a
 //! flow that a reader knows costs no rule anything.
@@ -32,8 +33,9 @@ mod recognise;
 mod results;
 mod rules;
 mod settings;
+mod tally;
 
-pub use actions::{Compress, Hash, compress, hash};
+pub use actions::{Compress, Hash, compress, hash, send_back};
 pub use counts::{Counts, Totals};
 pub use log::{Decided, Log};
 pub use policy::{Action, Policy, PolicyError};
@@ -41,3 +43,4 @@ pub use recognise::Recognise;
 pub use results::{Outputs, Results, Sample, is_sha256};
 pub use rules::RuleEngine;
 pub use settings::Settings;
+pub use tally::{Tallied, Tally};

@@ -22,17 +22,26 @@ pub enum Addresses {
     Swapped,
 }
 
-/// Sends each packet that came by port `i` to port `ways[i]`, whatever it is. One that came by another port is dropped.
+/// Sends each packet that came by port `i` to port `ways[i]`, whatever it is. One that came by another port is dropped, and one that has its way out already leaves as it is.
 pub fn bridge(ways: Vec<u16>, addresses: Addresses) -> impl Stage {
     each("bridge", move |packet: Packet<'_>| {
         let Packet { frame, mark } = packet;
+        if mark.egress != Mark::NOWHERE {
+            return;
+        }
         let way = ways.get(usize::from(mark.ingress)).copied();
         mark.egress = way.unwrap_or(Mark::NOWHERE);
-        if addresses == Addresses::Swapped
-            && let Some((to, rest)) = frame.split_first_chunk_mut::<6>()
-            && let Some(from) = rest.first_chunk_mut::<6>()
-        {
-            std::mem::swap(to, from);
+        if addresses == Addresses::Swapped {
+            swap_addresses(frame);
         }
     })
+}
+
+/// Exchanges Ethernet's addresses.
+pub(super) fn swap_addresses(frame: &mut [u8]) {
+    if let Some((to, rest)) = frame.split_first_chunk_mut::<6>()
+        && let Some(from) = rest.first_chunk_mut::<6>()
+    {
+        std::mem::swap(to, from);
+    }
 }

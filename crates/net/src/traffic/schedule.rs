@@ -206,6 +206,11 @@ impl<D: Iterator<Item = u64>> Pacer<D> {
         (self.next_ns < self.end_ns).then_some(self.next_ns)
     }
 
+    /// True if it is at its end, and there were more departures.
+    pub fn is_cut(&self) -> bool {
+        (self.end_ns..u64::MAX).contains(&self.next_ns)
+    }
+
     /// Takes the next packet's departure, in nanoseconds from the start, due or not: to make its frame ahead of time.
     #[inline]
     pub fn take(&mut self) -> Option<u64> {

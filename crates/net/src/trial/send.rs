@@ -31,10 +31,14 @@ pub struct Sent {
     pub refused: u64,
     /// How long after their departures packets were offered to the port.
     pub schedule_errors: Latencies,
+    /// Packets of which that was longer than the tolerance.
+    pub late: u64,
     /// What they are worth.
     pub validity: Validity,
-    /// How long it took.
+    /// The time from the start to the last packet.
     pub took_ns: u64,
+    /// True if packets were due behind the duration, which ended it.
+    pub is_cut: bool,
 }
 
 #[derive(Default)]
@@ -98,13 +102,16 @@ where
             break now_ns;
         }
     };
+    let (late, is_cut) = (sender.pacer().late(), sender.pacer().is_cut());
     let (_, schedule_errors, validity) = sender.finish(plan.packets_per_s);
     Ok(Sent {
         offered: counts.offered,
         refused: counts.refused,
         schedule_errors,
+        late,
         validity,
         took_ns,
+        is_cut,
     })
 }
 
@@ -159,6 +166,7 @@ mod tests {
         seen.look(clock.now_ns());
         assert_eq!((sent.offered, sent.refused), (1000, 0));
         assert_eq!((sent.validity, sent.took_ns), (Validity::Valid, 999_000));
+        assert_eq!((sent.late, sent.is_cut), (0, true));
         assert_eq!(seen.came.len(), 1000);
         let key = StampKey::new(PLAN.seed, 0);
         for (i, (at_ns, packet)) in (0..).zip(&seen.came) {
@@ -206,11 +214,27 @@ mod tests {
             &mut port,
             &mut step,
         );
-        let late = sent.expect("room").validity;
+        let sent = sent.expect("room");
         assert!(
-            matches!(late, Validity::Late { packets, allowed: 10 } if packets > 500),
-            "{late:?}"
+            matches!(sent.validity, Validity::Late { packets, allowed: 10 } if packets > 500 && packets == sent.late),
+            "{sent:?}"
         );
+        // A few packets may be late, and are counted as such.
+        let mut turns = 0;
+        let mut step = |due_ns: Option<u64>| {
+            turns += 1;
+            match turns {
+                200 => clock.advance_to(clock.now_ns() + 15_000),
+                _ => {
+                    due_ns.inspect(|due_ns| clock.advance_to(*due_ns));
+                }
+            }
+            true
+        };
+        let few = departures().take(900);
+        let sent = send(&PLAN, few, &generator, &clock, &mut port, &mut step).expect("room");
+        assert_eq!((sent.validity, sent.is_cut), (Validity::Valid, false));
+        assert!((1..=10).contains(&sent.late), "{sent:?}");
         let mut turns = 0;
         let mut step = |due_ns: Option<u64>| {
             due_ns.inspect(|due_ns| clock.advance_to(*due_ns));

@@ -1,6 +1,6 @@
 //! Application recognition against the conversations that were sent, RustCrypto's hash, lz4_flex's decoder, and a search for the rules' words.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use dpb_core::lift::OneKernel;
@@ -12,8 +12,10 @@ use dpb_net::packet::{Frame, protocol};
 use dpb_net::pipeline::{Line, Stage};
 use dpb_net::programs::Engine;
 use dpb_net::programs::app_recognition::{
-    Action, Log, Policy, Recognise, Results, RuleEngine, Settings, compress, hash, is_sha256,
+    Action, Log, Policy, Recognise, Results, RuleEngine, Settings, Tally, compress, hash,
+    is_sha256, send_back,
 };
+use dpb_net::programs::forward::{Addresses, bridge};
 use dpb_net::recognition::{self, Applications, Evidence, Protocol};
 use dpb_net::traffic::application::{Application, Applications as Said, Delivery};
 use dpb_net::traffic::{Flows, Generator, Profile, Sizes, StampKey, Start, Traffic};
@@ -356,6 +358,63 @@ fn a_policy_drops_packets_and_each_is_counted() {
     assert_eq!(counts.read().actions[Action::Drop as usize], right as u64);
 }
 
+/// Flows are added up by what they said, up to a number of names; packets that are sent back leave by the port that they came by, and are otherwise as they were.
+#[test]
+fn flows_are_added_up_and_packets_sent_back() {
+    let sent = sent(&generator(Delivery::Whole, 0.3), 6000);
+    let run = |names_max| {
+        let tally = Arc::new(Tally::new(names_max));
+        let clock = Arc::new(VirtualClock::new(false));
+        let recognise = Recognise::new(&settings("tls=back,other=pass"), None, None, clock);
+        let recognise = recognise.expect("memory").tallied(Arc::clone(&tally));
+        let counts = recognise.counts();
+        let stages: Vec<Box<dyn Stage>> = vec![
+            Box::new(recognise),
+            Box::new(send_back()),
+            Box::new(bridge(vec![1, 0], Addresses::Kept)),
+        ];
+        let mut line = Line::new("test", stages, 4);
+        let frames = sent.frames.iter().map(|frame| buf(frame)).collect();
+        (through(&mut line, frames), counts.read(), tally)
+    };
+    let (outcomes, totals, tally) = run(10_000);
+    let mut back = 0;
+    for (outcome, frame) in outcomes.iter().zip(&sent.frames) {
+        let (came, mark) = outcome.as_ref().expect("not dropped");
+        let mut right = frame.clone();
+        if mark.egress == mark.ingress {
+            assert_eq!(protocol_of(sent.said[&key(frame)].0), Protocol::Tls);
+            right[..6].copy_from_slice(&frame[6..12]);
+            right[6..12].copy_from_slice(&frame[..6]);
+            back += 1;
+        }
+        assert_eq!(came[..], right[..]);
+    }
+    assert_eq!(back, totals.actions[Action::Back as usize]);
+    assert!(back > 0 && totals.actions[Action::Pass as usize] == 6000 - back);
+
+    let mut right: HashMap<(Protocol, Vec<u8>), u64> = HashMap::new();
+    for (application, name) in sent.said.values() {
+        if *application != Application::Private {
+            let name = name.clone().unwrap_or_default().into_bytes();
+            *right.entry((protocol_of(*application), name)).or_default() += 1;
+        }
+    }
+    let mut came: HashMap<(Protocol, Vec<u8>), u64> = HashMap::new();
+    for kind in tally.read() {
+        *came.entry((kind.protocol, kind.name)).or_default() += kind.flows;
+    }
+    assert_eq!(came, right);
+    assert_eq!(tally.beyond(), 0);
+
+    let (.., few) = run(2);
+    let (all, named) = (few.read(), right.values().sum::<u64>());
+    let names: HashSet<&[u8]> = all.iter().map(|kind| &kind.name[..]).collect();
+    assert_eq!(names.iter().filter(|name| !name.is_empty()).count(), 2);
+    assert_eq!(all.iter().map(|kind| kind.flows).sum::<u64>(), named);
+    assert!(few.beyond() > 0);
+}
+
 #[test]
 fn an_operator_without_matches_is_no_rules() {
     let sha256 = |item: &[u8]| Sha256::digest(item).to_vec();
@@ -500,7 +559,7 @@ fn packets_without_a_flow_have_their_action_too() {
         (totals.packets, totals.full, totals.others, totals.refused),
         (4, 1, 1, 1)
     );
-    assert_eq!(totals.actions, [0, 3, 0, 0]);
+    assert_eq!(totals.actions, [0, 3, 0, 0, 0]);
     assert_eq!(
         done[0]
             .marks()

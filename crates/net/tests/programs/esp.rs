@@ -20,6 +20,7 @@ use super::{one, through};
 const KEY: [u8; 16] = [0x3c; 16];
 const SALT: [u8; 4] = [0xca, 0xfe, 0xba, 0xbe];
 const SPI: u32 = 0x1234;
+const EPOCH: u64 = 1_800_000_000_000_000_000;
 
 fn pool() -> Pool {
     Pool::new(512, 2048, 128).expect("memory")
@@ -260,7 +261,7 @@ fn gateways_carry_traffic_both_ways() {
             opens,
             mtu: 1500,
             opening: Opening::default(),
-            epoch: 0x6543_2100,
+            epoch: EPOCH,
             lets_arp_pass: true,
         }
     };
@@ -312,7 +313,8 @@ fn gateways_carry_traffic_both_ways() {
             let salt = (u32::from_be_bytes(SALT) ^ number).to_be_bytes();
             let (text, ..) = decrypted(&sealed, &KEY, salt, spi);
             assert_eq!(text, plain[34..]);
-            assert_eq!(sealed[42..46], [0x65, 0x43, 0x21, 0x00]);
+            let sequence = u32::from_be_bytes(*sealed[38..].first_chunk().expect("long"));
+            assert_eq!(sealed[42..50], (EPOCH + u64::from(sequence)).to_be_bytes());
             // No nonce comes twice: salt, which the SPI is for, and IV.
             assert!(ivs.insert((spi, sealed[42..50].to_vec())));
             let to = 1 - from;

@@ -2,7 +2,7 @@
 //! second end-to-end program.
 
 mod program;
-mod right;
+pub(super) mod right;
 mod show;
 
 use std::path::PathBuf;
@@ -13,7 +13,6 @@ use clap::{ArgMatches, ValueEnum};
 use dpb_core::measure::{Evidence, Outcome, Record};
 use dpb_core::{Backend, Executor, Material, OpSpec, ParameterValue};
 use dpb_net::flow::Timeouts;
-use dpb_net::port::capture::Reader;
 use dpb_net::programs::Engine;
 use dpb_net::programs::app_recognition::{Policy, RuleEngine, Settings};
 use dpb_net::recognition::{self, Applications};
@@ -23,7 +22,7 @@ use dpb_net::traffic::{
 };
 
 use super::end_to_end::{Load, LoadFlags};
-use super::traffic::{Chosen, TRAFFIC, TrafficFlags, word};
+use super::traffic::{Chosen, TRAFFIC, TrafficFlags, captured, word};
 use crate::args::{self, List};
 use crate::cmd::sweep::{Results, RunFlags};
 use crate::exit::Failure;
@@ -51,7 +50,7 @@ pub const TASK: Task = Task {
 };
 
 /// Rules where there is no file: names that a protocol without a reader says.
-const RULES: &str = "1:/session ..(video|img)-[0-9]+\\.example\\.(com|net|org)/s\n\
+pub(super) const RULES: &str = "1:/session ..(video|img)-[0-9]+\\.example\\.(com|net|org)/s\n\
                      2:/session ..mail-[0-9]+\\.example\\.(com|net|org)/s\n\
                      3:/session ..(www|cdn|api)-[0-9]+\\.example\\.(com|net|org)/s\n\
                      4:/BitTorrent protocol/\n\
@@ -69,7 +68,7 @@ const PRIVATE_WEIGHT: f64 = 4.0;
                   dpu      flows are recognised on the other core; packets are hashed and compressed on the host's\n  \
                   dpu-all  everything on the other core\n\
                   A policy has lines KIND=ACTION; a kind is a protocol (tls, quic, http, dns, …), an application (youtube, …), rule, undecided or other; an action is hash, \
-                  compress, back or drop.\n\
+                  compress, back, drop or pass; back and pass are one here.\n\
                   Examples:\n  dpb net app-recognition\n  \
                   dpb net app-recognition --size 64,512,1518 --interval 200us,50us --compression lz4\n  \
                   dpb net app-recognition --policy tls=hash,youtube=drop,http=compress\n  \
@@ -109,7 +108,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Compression {
+pub(super) enum Compression {
     Deflate,
     Lz4,
 }
@@ -281,22 +280,12 @@ impl Args {
         let Some(path) = &self.capture else {
             return Ok(None);
         };
-        let said = |why: &dyn std::fmt::Display| {
-            Failure::usage(format!("--capture {}: {why}", path.display()))
-        };
-        let file = std::fs::File::open(path).map_err(|why| said(&why))?;
-        let mut reader = Reader::new(std::io::BufReader::new(file)).map_err(|why| said(&why))?;
-        let mut packets = Vec::new();
-        while let Some(record) = reader.read().map_err(|why| said(&why))? {
-            packets.push((record.time_ns, record.bytes));
-        }
         let rewrite = Rewrite::Addresses {
             seed: self.runs.seed,
             v4_bits: 24,
             v6_bits: 32,
         };
-        let replay = Replay::new(packets, rewrite).map_err(|why| said(&why))?;
-        Ok(Some(Arc::new(replay)))
+        Ok(Some(Arc::new(captured(path, rewrite)?)))
     }
 
     /// The traffic of a trial. Each trial has other clients and other conversations, so that no flow comes twice; and flows begin with their first packet.

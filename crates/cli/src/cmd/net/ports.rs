@@ -1,16 +1,17 @@
 //! The ports of packets that command lines name, and their opening.
 
 use std::fmt;
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use dpb_accel::dpdk::Dpdk;
-use dpb_core::{Clock, PacketPort};
+use dpb_core::{Clock, Evidence, PacketPort};
 use dpb_net::port::af_packet::{self, Fanout, FanoutBy};
-use dpb_net::port::{AfPacket, AfXdp, Capture, Dates, Tap, af_xdp};
+use dpb_net::port::{AfPacket, AfXdp, Capture, Dates, Tap, af_xdp, ethernet_address};
 
 use crate::exit::Failure;
 
@@ -128,6 +129,21 @@ impl PortName {
         }
     }
 
+    /// What figures of packets through the port rest on. Of an interface it is to be asked while it is there, in its network namespace; where no device can be found, software stands in
+    /// for one.
+    pub(super) fn evidence(&self) -> Evidence {
+        Evidence::of_device(match self {
+            Self::AfPacket(interface) | Self::AfXdp { interface, .. } => {
+                let address = ethernet_address(interface).ok();
+                let is_real = has_device(&Path::new(INTERFACES).join(interface), address);
+                (!is_real).then(|| "an interface of software".to_owned())
+            }
+            Self::Tap(_) => Some("a TAP interface".to_owned()),
+            Self::Capture { .. } => Some("capture files".to_owned()),
+            Self::Dpdk(device) => software_driver(device).map(|driver| format!("DPDK's {driver}")),
+        })
+    }
+
     /// Opens the port, in this thread's network namespace. A capture that is written dates packets by `clock`.
     ///
     /// # Errors
@@ -201,6 +217,24 @@ impl PortName {
     }
 }
 
+/// The kernel's folder of interfaces: those of the network namespace in which it was mounted, which may be another one than this thread's.
+const INTERFACES: &str = "/sys/class/net";
+
+/// True if the interface with this folder and this Ethernet address is a device's. A folder with another address is that of an interface of the same name elsewhere.
+fn has_device(folder: &Path, address: Option<[u8; 6]>) -> bool {
+    let shown = address.map(|address| address.map(|byte| format!("{byte:02x}")).join(":"));
+    let known = fs::read_to_string(folder.join("address")).ok();
+    let is_same = shown.is_some() && known.as_deref().map(str::trim) == shown.as_deref();
+    is_same && folder.join("device").exists()
+}
+
+/// The driver of a DPDK device that is none of hardware: the name of one that is added begins with its driver's, that of one that is found with its bus's.
+fn software_driver(device: &str) -> Option<&str> {
+    let name = device.split(',').next().unwrap_or(device);
+    let driver = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    driver.starts_with("net_").then_some(driver)
+}
+
 /// A group of ports for one interface: of this process, so that no other program's port joins it by accident, and another one for each
 /// interface, as the kernel wants it.
 fn own_group() -> u16 {
@@ -243,5 +277,48 @@ mod tests {
             let why = wrong.parse::<PortName>().expect_err(wrong);
             assert!(why.contains(said), "{why}");
         }
+    }
+
+    #[test]
+    fn software_stands_in_for_a_card_unless_there_is_a_device() {
+        let by = |port: &str| {
+            let port: PortName = port.parse().expect("a port");
+            match port.evidence() {
+                Evidence::Emulated { by } => by,
+                other => panic!("{port}: {other:?}"),
+            }
+        };
+        // Loopback, and what is not there.
+        for port in ["af-packet:lo", "af-xdp:lo", "af-packet:no-such-one"] {
+            assert_eq!(by(port), "an interface of software");
+        }
+        assert_eq!(by("tap:tap%d"), "a TAP interface");
+        assert_eq!(by("capture:in.pcap,"), "capture files");
+        for driver in [
+            "net_ring",
+            "net_pcap",
+            "net_af_packet",
+            "net_tap",
+            "net_null",
+        ] {
+            assert_eq!(
+                by(&format!("dpdk:{driver}0,a=b")),
+                format!("DPDK's {driver}")
+            );
+        }
+        let card: PortName = "dpdk:0000:03:00.0".parse().expect("a port");
+        assert_eq!(card.evidence(), Evidence::of_this_cpu());
+        // As sysfs has them.
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, text: &str| {
+            fs::write(folder.path().join(name), text).expect("writes");
+        };
+        file("address", "02:00:00:00:00:0a\n");
+        let mine = Some([2, 0, 0, 0, 0, 10]);
+        assert!(!has_device(folder.path(), mine));
+        fs::create_dir(folder.path().join("device")).expect("a folder");
+        assert!(has_device(folder.path(), mine));
+        assert!(!has_device(folder.path(), Some([2, 0, 0, 0, 0, 11])));
+        assert!(!has_device(folder.path(), None));
     }
 }

@@ -1,4 +1,4 @@
-//! The programs by their names: `bridge`, `forward`, `nat44`, `encrypt`, `decrypt`, `firewall`, and several one behind another.
+//! The programs by their names: `bridge`, `forward`, `nat44`, `encrypt`, `decrypt`, `firewall`, `app-recognition`, and several one behind another.
 //!
 //! [`ProgramFlags::program`] checks everything that a program needs and prepares its operators, once. [`Program::stages`] then gives the stages of a shard, on the thread
 //! that drives them: a [`Program`] is cheap to clone and can be sent there.
@@ -15,6 +15,7 @@ mod backends;
 mod flags;
 mod key;
 mod maker;
+mod recognition;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +32,14 @@ use dpb_net::programs::firewall::{Firewall, Policy, Rules};
 use dpb_net::programs::forward::{Addresses, Router, bridge};
 use dpb_net::programs::nat44::{Counts, Nat44, NatSharding, Sides};
 
-pub use flags::{CommonFlags, EspFlags, FirewallFlags, FlowFlags, NatFlags, ProgramFlags, usual};
+use crate::Globals;
+use recognition::Recognition;
+
+pub use flags::{
+    CommonFlags, EspFlags, FirewallFlags, FlowFlags, NatFlags, ProgramFlags, RecognitionFlags,
+    usual,
+};
+pub use recognition::Found;
 
 /// A program, by its name on command lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,6 +56,8 @@ pub enum ProgramName {
     Decrypt,
     /// The rules of --rules, and the flows that they let through
     Firewall,
+    /// Packets hashed, compressed, sent back or dropped by what their flows are; the others pass as they are
+    AppRecognition,
 }
 
 impl ProgramName {
@@ -60,6 +70,7 @@ impl ProgramName {
             Self::Encrypt => "encrypt",
             Self::Decrypt => "decrypt",
             Self::Firewall => "firewall",
+            Self::AppRecognition => "app-recognition",
         }
     }
 }
@@ -76,8 +87,8 @@ pub struct Setting {
     pub seed: u64,
     /// The time by which flows end.
     pub clock: Arc<dyn Clock>,
-    /// Seconds since 1970: IVs of the program's packets begin with it, so that a key may be used by one process after another.
-    pub epoch: u32,
+    /// Nanoseconds since 1970 at its start: IVs of the program's packets count from there, so that a key may be used by one process after another.
+    pub epoch: u64,
 }
 
 impl Setting {
@@ -142,6 +153,7 @@ enum Work {
     },
     Gateway(Gateway),
     Firewall(Arc<Rules>, Policy),
+    Recognition(Box<Recognition>),
 }
 
 /// The way out of a packet.
@@ -225,7 +237,7 @@ impl Program {
                     let sharding = GatewaySharding::new(toeplitz, setting.shards, gateway);
                     return Ok(Box::new(sharding));
                 }
-                Work::Firewall(..) => {}
+                Work::Firewall(..) | Work::Recognition(_) => {}
             }
         }
         Ok(Box::new(Sharding::new(toeplitz, setting.shards.into())))
@@ -282,28 +294,57 @@ impl Program {
         record
     }
 
-    /// Counts beside those of packets, by name, over all shards: sessions of a NAT.
+    /// Counts beside those of packets, by name, over all shards: sessions of a NAT, and what recognition has found out and done.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        let mut counts = Vec::new();
         let nats = self.0.nats.lock().unwrap_or_else(PoisonError::into_inner);
-        if nats.is_empty() {
-            return Vec::new();
+        if !nats.is_empty() {
+            let sum = |of: fn(&Counts) -> u64| nats.iter().map(|counts| of(counts)).sum();
+            counts.extend([
+                ("nat_sessions", sum(Counts::sessions)),
+                ("nat_mappings", sum(Counts::mappings)),
+                ("nat_sessions_began", sum(Counts::began)),
+                ("nat_hairpinned", sum(Counts::hairpinned)),
+                ("nat_unsolicited", sum(Counts::unsolicited)),
+                ("nat_icmp_errors", sum(Counts::errors)),
+            ]);
         }
-        let sum = |of: fn(&Counts) -> u64| nats.iter().map(|counts| of(counts)).sum();
-        vec![
-            ("nat_sessions", sum(Counts::sessions)),
-            ("nat_mappings", sum(Counts::mappings)),
-            ("nat_sessions_began", sum(Counts::began)),
-            ("nat_hairpinned", sum(Counts::hairpinned)),
-            ("nat_unsolicited", sum(Counts::unsolicited)),
-            ("nat_icmp_errors", sum(Counts::errors)),
-        ]
+        counts.extend(self.recognitions().flat_map(Recognition::counts));
+        counts
+    }
+
+    /// The flows that were recognised so far, the most frequent kinds first.
+    pub fn found(&self) -> Vec<Found> {
+        self.recognitions().flat_map(Recognition::found).collect()
+    }
+
+    /// Checks what its operators have given, as far as that was kept, by other code; says against what, if there was anything.
+    ///
+    /// # Errors
+    /// The first output that is wrong, as a sentence.
+    pub fn check(&self, globals: &Globals) -> Result<Option<String>, String> {
+        let mut against = None;
+        for recognition in self.recognitions() {
+            let compared = recognition.check(globals)?;
+            against = Some(format!(
+                "{compared} outputs of operators, by RustCrypto's SHA-256 and by the portable decoder"
+            ));
+        }
+        Ok(against)
+    }
+
+    fn recognitions(&self) -> impl Iterator<Item = &Recognition> {
+        self.0.works.iter().filter_map(|work| match work {
+            Work::Recognition(recognition) => Some(&**recognition),
+            _ => None,
+        })
     }
 }
 
 impl Work {
     /// True if it says which shard has which packets.
     fn has_own_sharding(&self) -> bool {
-        !matches!(self, Self::Firewall(..))
+        matches!(self, Self::Nat44 { .. } | Self::Gateway(_))
     }
 }
 
@@ -350,6 +391,7 @@ impl Made {
                 let firewall = firewall.map_err(|error| wrong(error.to_string()))?;
                 Ok(vec![Box::new(firewall)])
             }
+            Work::Recognition(recognition) => recognition.stages(seed, clock),
         }
     }
 }

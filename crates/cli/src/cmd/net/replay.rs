@@ -1,21 +1,17 @@
 //! `dpb net replay`: a capture, into a port.
 
-use std::fs::File;
-use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use dpb_net::port::capture::Reader;
-use dpb_net::traffic::{DEPARTURES_NS, Replay, Rewrite, Traffic};
+use dpb_net::traffic::{DEPARTURES_NS, Rewrite, Traffic};
 use dpb_net::trial::Sending;
 
 use super::ports::{PORTS_HELP, PortName};
 use super::sent::Outlet;
-use super::traffic::{LOAD, ScheduleFlags};
+use super::traffic::{LOAD, ScheduleFlags, captured};
 use crate::Globals;
 use crate::args;
 use crate::exit::Failure;
-use crate::output;
 
 const CAPTURE: &str = "The capture";
 
@@ -83,7 +79,7 @@ fn speed(text: &str) -> Result<f64, String> {
 
 /// Replays.
 pub(super) fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
-    let mut replay = read(&args.capture, args.rewrite())?;
+    let mut replay = captured(&args.capture, args.rewrite())?;
     if !args.stamps {
         replay = replay.without_stamps();
     }
@@ -121,27 +117,4 @@ impl Args {
             false => Rewrite::Nothing,
         }
     }
-}
-
-/// Reads a capture. Packets that were cut are left out, and that is said.
-fn read(path: &Path, rewrite: Rewrite) -> Result<Replay, Failure> {
-    let failed = |why: &dyn std::fmt::Display| {
-        Failure::unavailable(format!("--capture {}: {why}", path.display()))
-    };
-    let file = File::open(path).map_err(|why| failed(&why))?;
-    let mut reader = Reader::new(BufReader::new(file)).map_err(|why| failed(&why))?;
-    let (mut packets, mut cut) = (Vec::new(), 0u64);
-    while let Some(record) = reader.read().map_err(|why| failed(&why))? {
-        match record.bytes.len() < record.original_len as usize {
-            true => cut += 1,
-            false => packets.push((record.time_ns, record.bytes)),
-        }
-    }
-    if cut > 0 {
-        output::note(&format!(
-            "{}: {cut} packets were cut when they were captured, and are left out; capture without a snap length (tcpdump -s 0)",
-            path.display()
-        ));
-    }
-    Replay::new(packets, rewrite).map_err(|why| failed(&why))
 }

@@ -8,12 +8,12 @@ mod watched;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
 use dpb_core::measure::provenance::allowed_cpus;
 use dpb_core::measure::{Durability, Outcome, Record};
-use dpb_core::{Clock, PacketPort, SetupError, Timer, WallClock};
+use dpb_core::{Clock, Evidence, PacketPort, SetupError, Timer, WallClock};
 use dpb_net::pipeline::{
     Account, Dispatcher, Idle, Make, Settings, Shard, Station, WhenFull, Work, Workers,
     WorkersError, ring,
@@ -41,7 +41,7 @@ pub struct Args<F: clap::Args> {
     /// Threads that work on packets, each on flows of its own
     #[arg(long, value_name = "COUNT", help_heading = RUN, default_value = "1", value_parser = args::threads)]
     threads: u64,
-    /// Run for so long [default: until an interrupt; with captures alone, until nothing more comes of them]
+    /// Run for so long at most [default: until an interrupt]. With captures alone the end of all of them is the run's
     #[arg(long, value_name = "TIME", help_heading = RUN, value_parser = args::duration)]
     seconds: Option<Duration>,
     /// Pin the threads to these cores, in order
@@ -80,14 +80,17 @@ pub trait Flags: clap::Args {
     /// The program.
     const PROGRAM: ProgramName;
 
+    /// The words of its verb, by which records name it.
+    fn verb() -> String {
+        format!("net {}", Self::PROGRAM.name())
+    }
+
     /// As flags of any program.
     fn into_flags(self) -> ProgramFlags;
 }
 
 /// So often the end is looked for, and counts for progress.
 const LOOK: Duration = Duration::from_millis(20);
-/// Captures from which nothing came for so long are at their end.
-const CAPTURES_END: Duration = Duration::from_millis(500);
 /// Time for packets to leave, after the end.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bursts of a ring between threads, at most.
@@ -98,16 +101,15 @@ const CROSSING_BURSTS: usize = 2 * RING_BURSTS;
 /// Runs the program until its time is over, or an interrupt.
 pub fn run<F: Flags>(args: Args<F>, globals: &Globals) -> Result<(), Failure> {
     interrupt::flag();
-    let name = format!("net {}", F::PROGRAM.name());
+    let name = F::verb();
     let pins = args.check()?;
     let clock = Arc::new(WallClock::default());
-    let record = Record::new(&name, dpb_core::Evidence::of_this_cpu(), 0);
-    let epoch = record.provenance.started_unix_s as u32;
+    let mut record = Record::new(&name, Evidence::of_this_cpu(), 0);
     let run = Run {
         threads: args.threads as usize,
         seed: args.seed.unwrap_or_else(|| drawn(&record)),
         has_seed: args.seed.is_some(),
-        epoch,
+        epoch: epoch()?,
         ports: args.ports,
         seconds: args.seconds,
         pins,
@@ -128,16 +130,18 @@ pub fn run<F: Flags>(args: Args<F>, globals: &Globals) -> Result<(), Failure> {
         Some(path) => Some(output::open_records(path, Durability::Machine)?),
         None => None,
     };
+    record.evidence = evidence(&program, &run.ports);
     let ended = run.run(&name, &program, globals)?;
-    let record = show::record(record, &run, &program, &ended);
+    run.warn_of_lost(&ended);
+    let record = show::record(record, &run, &program, &ended, globals);
     if let Some(store) = &mut store {
         store.append(&record).map_err(anyhow::Error::from)?;
     }
-    show::print(&record, &ended, globals.format())?;
+    show::print(&record, &program, &ended, globals.format())?;
     match &record.outcome {
         Outcome::Failed { reason } => Err(Failure::check(format!("{name}: {reason}"))),
         Outcome::Interrupted => Err(Failure::interrupted(format!(
-            "{name}: interrupted before its time was over"
+            "{name}: interrupted before its end"
         ))),
         _ => Ok(()),
     }
@@ -153,7 +157,7 @@ struct Run {
     when_full: Option<WhenFull>,
     seed: u64,
     has_seed: bool,
-    epoch: u32,
+    epoch: u64,
     clock: Arc<WallClock>,
 }
 
@@ -262,6 +266,18 @@ impl Run {
             output::note("without --rules everything is allowed");
         }
         Ok(())
+    }
+
+    /// Says that captures had packets that are none.
+    fn warn_of_lost(&self, ended: &Ended) {
+        for (name, port) in self.ports.iter().zip(&ended.ports) {
+            let lost = port.sum(|stats| stats.receive_lost.malformed);
+            if lost > 0 && matches!(name, PortName::Capture { .. }) {
+                output::note(&format!(
+                    "{name}: {lost} packets were cut when they were captured, or are no Ethernet frames, and are lost; capture without a snap length (tcpdump -s 0)"
+                ));
+            }
+        }
     }
 
     fn has_captures_alone(&self) -> bool {
@@ -399,31 +415,22 @@ impl Run {
         Ok(loops)
     }
 
-    /// Waits for the end; true if an interrupt came before a time that was asked for.
+    /// Waits for the end; true if an interrupt came before a time that was asked for, or before the end of captures.
     fn wait(&self, workers: &Workers, globals: &Globals) -> bool {
         let start_ns = self.clock.now_ns();
-        let ends_by_itself = self.seconds.is_none() && self.has_captures_alone();
         let progress = show::Progress::new(globals.quiet);
-        let (mut received, mut last_ns) = (0, start_ns);
         loop {
             self.clock.sleep(LOOK);
-            let now_ns = self.clock.now_ns();
-            let since = |from_ns: u64| Duration::from_nanos(now_ns - from_ns);
+            let elapsed = Duration::from_nanos(self.clock.now_ns() - start_ns);
             if interrupt::is_set() {
-                return self.seconds.is_some();
+                return self.seconds.is_some() || self.has_captures_alone();
             }
-            let is_over = self.seconds.is_some_and(|time| since(start_ns) >= time);
+            // Loops end when nothing more can come, too.
+            let is_over = self.seconds.is_some_and(|time| elapsed >= time);
             if is_over || workers.has_ended() {
                 return false;
             }
-            let counts = show::Counts::of(workers);
-            progress.show(since(start_ns), &counts);
-            if std::mem::replace(&mut received, counts.received) != received {
-                last_ns = now_ns;
-            }
-            if ends_by_itself && since(last_ns) >= CAPTURES_END {
-                return false;
-            }
+            progress.show(elapsed, &show::Counts::of(workers));
         }
     }
 }
@@ -454,6 +461,33 @@ impl Spreading {
             Self::Ports => "ports",
             Self::Dispatcher => "dispatcher",
         }
+    }
+}
+
+/// The number from which the IVs of a process count, so that a key is used for none of them twice: nanoseconds since 1970.
+fn epoch() -> Result<u64, Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_err(|_| Failure::unavailable("the clock of this machine stands before 1970"));
+    Ok(now?.as_nanos() as u64)
+}
+
+/// What figures of a program on these ports rest on.
+fn evidence(program: &Program, ports: &[PortName]) -> Evidence {
+    let mut stand_ins = Vec::new();
+    let of_ports = ports.iter().map(PortName::evidence);
+    for evidence in of_ports.chain([program.evidence()]) {
+        match evidence {
+            Evidence::Measured => {}
+            Evidence::Emulated { by } if stand_ins.contains(&by) => {}
+            Evidence::Emulated { by } => stand_ins.push(by),
+            other => return other,
+        }
+    }
+    match stand_ins.is_empty() {
+        true => Evidence::Measured,
+        false => Evidence::Emulated {
+            by: stand_ins.join(" and "),
+        },
     }
 }
 

@@ -29,16 +29,17 @@ struct Account {
     sent: u64,
     /// And those that were lost in the port.
     lost: u64,
-    /// Seconds from the first departure on.
+    /// The time for which packets were due, which is that of the schedule: longer than until the last of them, unless that was late.
     seconds: f64,
+    /// Packets taken in that time.
     packets_per_s: f64,
     /// How long after their departures packets were offered to the port. Nothing where time is not the host's.
     schedule_error_ns_p50: Option<u64>,
     schedule_error_ns_p99: Option<u64>,
     schedule_error_ns_max: Option<u64>,
-    /// Packets that were offered too late.
+    /// Packets that were offered later than the tolerance.
     late: u64,
-    /// True if no more packets were late than may be, and none was refused or lost.
+    /// True if no more packets were late than may be, none was refused or lost, and no interrupt came before the end.
     is_as_asked: bool,
 }
 
@@ -101,6 +102,7 @@ impl Outlet {
         plan: &Sending,
         globals: &Globals,
     ) -> Result<(), Failure> {
+        interrupt::flag();
         let (port, moved): (&mut dyn PacketPort, _) = match &mut self.sink {
             Sink::File(capture, clock) => (capture, Some(Arc::clone(clock))),
             Sink::Port(port) => (&mut **port, None),
@@ -119,13 +121,13 @@ impl Outlet {
             TrialError::TooLong { .. } => Failure::usage(format!("--port {}: {why}", self.name)),
             why => Failure::from(anyhow::Error::from(why)),
         })?;
-        let account = self.account(&sent)?;
+        let account = self.account(&sent, plan)?;
         account.print(globals)?;
         account.judge(&sent)
     }
 
     /// The counts, when what the port holds has gone on its way.
-    fn account(&mut self, sent: &Sent) -> Result<Account, Failure> {
+    fn account(&mut self, sent: &Sent, plan: &Sending) -> Result<Account, Failure> {
         let is_real = matches!(self.sink, Sink::Port(_));
         let stats = match &mut self.sink {
             Sink::File(capture, _) => {
@@ -137,11 +139,8 @@ impl Outlet {
         };
         let errors = &sent.schedule_errors;
         let error = |share: f64| is_real.then(|| errors.percentile_ns(share));
-        let seconds = sent.took_ns as f64 / 1e9;
-        let late = match sent.validity {
-            Validity::Late { packets, .. } => packets,
-            Validity::Valid => 0,
-        };
+        let is_interrupted = interrupt::is_set();
+        let seconds = seconds(sent, plan, is_interrupted);
         let lost = stats.send_lost.total();
         Ok(Account {
             port: self.name.to_string(),
@@ -152,17 +151,35 @@ impl Outlet {
             sent: stats.sent.packets,
             lost,
             seconds,
-            packets_per_s: match sent.took_ns {
-                0 => 0.0,
-                _ => stats.taken.packets as f64 / seconds,
+            packets_per_s: match seconds > 0.0 {
+                true => stats.taken.packets as f64 / seconds,
+                false => 0.0,
             },
             schedule_error_ns_p50: error(0.5),
             schedule_error_ns_p99: error(0.99),
             schedule_error_ns_max: is_real.then(|| errors.max_ns()),
-            late,
-            is_as_asked: late == 0 && sent.refused == 0 && lost == 0,
+            late: sent.late,
+            is_as_asked: sent.validity == Validity::Valid
+                && sent.refused == 0
+                && lost == 0
+                && !is_interrupted,
         })
     }
+}
+
+/// The seconds for which the packets that were offered were due. A packet's time ends with the next one's departure, the last one's too: so many packets take so many gaps of the mean
+/// rate, or what is left of the duration that cut them off.
+fn seconds(sent: &Sent, plan: &Sending, is_interrupted: bool) -> f64 {
+    let took = sent.took_ns as f64 / 1e9;
+    if is_interrupted {
+        return took;
+    }
+    let due = match sent.is_cut {
+        true => plan.duration_ns as f64 / 1e9,
+        false if plan.packets_per_s > 0.0 => sent.offered as f64 / plan.packets_per_s,
+        false => 0.0,
+    };
+    took.max(due)
 }
 
 /// What a port has counted when nothing is in flight any more, or after a while.
@@ -240,5 +257,47 @@ impl Account {
                 self.port, self.refused, self.lost
             ))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dpb_core::measure::latency::Latencies;
+
+    use super::*;
+
+    fn sent(offered: u64, took_ns: u64, is_cut: bool) -> Sent {
+        Sent {
+            offered,
+            refused: 0,
+            schedule_errors: Latencies::default(),
+            late: 0,
+            validity: Validity::Valid,
+            took_ns,
+            is_cut,
+        }
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_time_for_which_packets_were_due() {
+        let plan = Sending {
+            packets_per_s: 1000.0,
+            duration_ns: 2_000_000_000,
+            tolerance_ns: 10_000,
+            seed: 1,
+        };
+        // A burst of 32 is a thirty-second part of a second's packets, however fast it left.
+        assert_eq!(seconds(&sent(32, 5000, false), &plan, false), 0.032);
+        // The duration ended it, whatever its last burst was.
+        assert_eq!(seconds(&sent(1990, 1_900_000_000, true), &plan, false), 2.0);
+        // It was late.
+        assert_eq!(seconds(&sent(32, 90_000_000, false), &plan, false), 0.09);
+        // It was ended before.
+        assert_eq!(seconds(&sent(500, 500_000_000, false), &plan, true), 0.5);
+        let alone = Sending {
+            packets_per_s: 0.0,
+            ..plan
+        };
+        assert_eq!(seconds(&sent(1, 0, false), &alone, false), 0.0);
     }
 }

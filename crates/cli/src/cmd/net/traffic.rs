@@ -3,6 +3,7 @@
 //! Sizes on a command line and in records are those of frames **with** their check sequence, as testers say them: 64 is Ethernet's shortest
 //! frame. Buffers, and [`Sizes`], have four bytes less.
 
+mod captured;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use dpb_net::traffic::{
 
 use crate::args::{self, List};
 use crate::exit::Failure;
+pub(super) use captured::captured;
 
 /// The heading of these flags in the help.
 pub(super) const TRAFFIC: &str = "The traffic";

@@ -86,6 +86,11 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// True behind the last packet, once it was looked for, and behind an error that leaves open where the next packet is.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// The next packet; none at the file's end. Of a packet that is no Ethernet frame there is an error, and reading may go on behind it.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The actions with an operator behind them: [`hash`], [`compress`].
+//! What is done with packets: [`hash`] and [`compress`], which have an operator behind them, and [`send_back`].
 
 use std::sync::Arc;
 
@@ -6,8 +6,9 @@ use dpb_core::{JobError, SetupError};
 
 use super::note::Note;
 use super::{Action, Results};
-use crate::pipeline::{Choice, OffloadStage, Output, Packet, Part};
+use crate::pipeline::{Choice, OffloadStage, Output, Packet, Part, Stage, each};
 use crate::programs::Engine;
+use crate::programs::forward::swap_addresses;
 
 /// Frames that are hashed. See [`hash`].
 #[derive(Debug)]
@@ -38,6 +39,17 @@ pub fn compress(
     let output_bytes = engine.operator.dst_len(payload_bytes_max);
     let output_bytes = u32::try_from(output_bytes).unwrap_or(u32::MAX);
     engine.stage(Compress(results), output_bytes)
+}
+
+/// A stage that sends each packet whose action is [`Action::Back`] out by the port that it came by, with its Ethernet addresses exchanged and all else as it was. It has to stand in front of
+/// stages that leave numbers of their own in marks; a [`bridge`](fn@crate::programs::forward::bridge) and a router behind it leave such packets their way.
+pub fn send_back() -> impl Stage {
+    each("send back", |packet: Packet<'_>| {
+        if Note::of(packet.mark).action == Action::Back {
+            packet.mark.egress = packet.mark.ingress;
+            swap_addresses(packet.frame);
+        }
+    })
 }
 
 /// Counts an output, which lies beside its packet.

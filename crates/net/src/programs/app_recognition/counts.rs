@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use super::Action;
+
 /// What was counted of one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -25,14 +27,21 @@ pub struct Totals {
     pub by_rule: u64,
     /// Flows that were given up; some have a guess.
     pub given_up: u64,
-    /// Packets of each [`Action`](super::Action), by its number.
-    pub actions: [u64; 4],
+    /// Packets of each [`Action`], by its number.
+    pub actions: [u64; 5],
     /// Starts of streams that rules have seen, and their bytes.
     pub rule_items: u64,
     /// See `rule_items`.
     pub rule_bytes: u64,
     /// Of these starts, those that the engine refused or whose job failed.
     pub rule_failed: u64,
+}
+
+impl Totals {
+    /// Packets of this action.
+    pub fn of(&self, action: Action) -> u64 {
+        self.actions[action as usize]
+    }
 }
 
 /// The counters of a shard, for other threads.

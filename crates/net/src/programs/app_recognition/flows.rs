@@ -7,7 +7,7 @@ use dpb_core::packet::{TCP, UDP};
 
 use super::note::Note;
 use super::settings::Settings;
-use super::{Action, Counts, Log, Policy, Totals};
+use super::{Action, Counts, Log, Policy, Tally, Totals};
 use crate::flow::{Found, HashKey, Key, Seen, Slot, Table, V4, V6};
 use crate::packet::{Facts, Headers, Marks, Places};
 use crate::pipeline::{Burst, Reason};
@@ -20,9 +20,15 @@ pub(super) const BY_POLICY: Reason = Reason("denied by policy");
 pub(super) struct Desk {
     pub(super) recognizer: Recognizer,
     pub(super) policy: Policy,
-    pub(super) log: Option<Arc<Log>>,
+    pub(super) books: Books,
     pub(super) totals: Totals,
     pub(super) counts: Arc<Counts>,
+}
+
+/// Where verdicts are written down.
+pub(super) struct Books {
+    pub(super) log: Option<Arc<Log>>,
+    pub(super) tally: Option<Arc<Tally>>,
 }
 
 /// The flows of one version of IP, and what of a burst belongs to it.
@@ -189,24 +195,27 @@ impl<const N: usize> Family<N> {
         let verdict = (desk.recognizer).matched(mark, Protocol::Unknown, None, now_ms);
         if let Some(verdict) = verdict {
             let key = self.table.flow(Slot(flow as u32)).key();
-            let log = desk.log.as_deref();
             let outcome = Outcome::Verdict(verdict);
-            note(&mut desk.totals, log, V::ends_of(&key), outcome);
+            note(&mut desk.totals, &desk.books, V::ends_of(&key), outcome);
         }
     }
 }
 
 /// Counts the verdict that a flow has now, if it has one, and writes it down.
-fn note(totals: &mut Totals, log: Option<&Log>, ends: Ends, outcome: Outcome<'_>) {
+fn note(totals: &mut Totals, books: &Books, ends: Ends, outcome: Outcome<'_>) {
     let Some(verdict) = outcome.verdict() else {
         return;
     };
-    match outcome {
-        Outcome::GaveUp(..) => totals.given_up += 1,
-        _ => totals.decided += 1,
+    let is_given_up = matches!(outcome, Outcome::GaveUp(..));
+    match is_given_up {
+        true => totals.given_up += 1,
+        false => totals.decided += 1,
     }
     totals.by_rule += u64::from(verdict.label.evidence == Evidence::Rule);
-    if let Some(log) = log {
+    if let (Some(tally), false) = (&books.tally, is_given_up) {
+        tally.write(verdict);
+    }
+    if let Some(log) = &books.log {
         log.write(ends.addresses, ends.ports, ends.is_tcp, verdict);
     }
 }
@@ -217,7 +226,7 @@ impl Desk {
         if mark.holds_memory()
             && let Some(outcome) = self.recognizer.end(mark, now_ms)
         {
-            note(&mut self.totals, self.log.as_deref(), ends(), outcome);
+            note(&mut self.totals, &self.books, ends(), outcome);
         }
         *mark = recognition::Mark::default();
     }
@@ -239,7 +248,7 @@ impl Desk {
             return mark.label();
         };
         let outcome = self.recognizer.packet(mark, &packet, now_ms);
-        note(&mut self.totals, self.log.as_deref(), ends, outcome);
+        note(&mut self.totals, &self.books, ends, outcome);
         mark.label()
     }
 }

@@ -13,8 +13,8 @@ pub(super) struct Note {
     pub(super) payload_bytes: u32,
 }
 
-const ACTION_BITS: u32 = 2;
-const PLACE_BITS: u32 = 14;
+const ACTION_BITS: u32 = 3;
+const PLACE_BITS: u32 = 13;
 const BYTES_BITS: u32 = 16;
 
 impl Note {

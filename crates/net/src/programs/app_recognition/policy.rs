@@ -8,7 +8,7 @@ use crate::recognition::{Application, Applications, Evidence, Label, Protocol};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Action {
-    /// It is sent back, and nothing else.
+    /// It is sent back, and nothing else: by [`send_back`](super::send_back), if there is this stage.
     #[default]
     Back,
     /// It is hashed, headers and all.
@@ -17,11 +17,19 @@ pub enum Action {
     Compress,
     /// It is dropped.
     Drop,
+    /// It goes on as it came, and nothing else.
+    Pass,
 }
 
 impl Action {
     /// All of them, by their numbers.
-    pub const ALL: [Self; 4] = [Self::Back, Self::Hash, Self::Compress, Self::Drop];
+    pub const ALL: [Self; 5] = [
+        Self::Back,
+        Self::Hash,
+        Self::Compress,
+        Self::Drop,
+        Self::Pass,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -30,6 +38,7 @@ impl Action {
             Self::Hash => "hash",
             Self::Compress => "compress",
             Self::Drop => "drop",
+            Self::Pass => "pass",
         }
     }
 
@@ -58,7 +67,7 @@ pub enum PolicyError {
     #[error("\"{0}\" is no line of a policy; lines look like tls=hash")]
     Line(String),
     /// There is no such action.
-    #[error("\"{0}\" is no action; there are back, hash, compress and drop")]
+    #[error("\"{0}\" is no action; there are back, hash, compress, drop and pass")]
     Action(String),
     /// There is no such kind of flow.
     #[error(

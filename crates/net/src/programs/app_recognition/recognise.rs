@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use dpb_core::{Clock, SetupError};
 
-use super::flows::{self, Desk, Family, Ipv4, Ipv6, Version};
+use super::flows::{self, Books, Desk, Family, Ipv4, Ipv6, Version};
 use super::note::Note;
 use super::rules::Lane;
 use super::settings::Settings;
-use super::{Counts, Log, RuleEngine, Totals};
+use super::{Counts, Log, RuleEngine, Tally, Totals};
 use crate::packet::{Headers, Places, Verdict};
 use crate::pipeline::{Burst, Reason, Stage};
 use crate::recognition::{self, Recognizer};
@@ -65,7 +65,7 @@ impl Recognise {
             desk: Desk {
                 recognizer: Recognizer::new(recognizer, Arc::clone(&settings.applications)),
                 policy: settings.policy.clone(),
-                log,
+                books: Books { log, tally: None },
                 totals: Totals::default(),
                 counts: Arc::default(),
             },
@@ -76,6 +76,13 @@ impl Recognise {
             done: Vec::new(),
             open: Vec::new(),
         })
+    }
+
+    /// The same, which adds flows up in `tally`.
+    #[must_use]
+    pub fn tallied(mut self, tally: Arc<Tally>) -> Self {
+        self.desk.books.tally = Some(tally);
+        self
     }
 
     /// Its counters.

@@ -27,8 +27,8 @@ pub struct Gateway {
     pub mtu: u16,
     /// Settings of the receiving side.
     pub opening: Opening,
-    /// The first four bytes of IVs: [`Seal::in_epoch`].
-    pub epoch: u32,
+    /// The number from which IVs count: [`Seal::in_epoch`].
+    pub epoch: u64,
     /// True if ARP passes, in the clear, without which hosts on both sides of a bridge do not find each other.
     pub lets_arp_pass: bool,
 }

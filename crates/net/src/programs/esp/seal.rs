@@ -19,7 +19,7 @@ pub struct Seal {
     mtu: u16,
     /// The last number that was used.
     sequence: u32,
-    epoch: u32,
+    epoch: u64,
 }
 
 /// The shape of a packet that will be.
@@ -52,16 +52,16 @@ impl Seal {
         Self { sequence, ..self }
     }
 
-    /// The same, with IVs that begin with these four bytes. A key that outlives a process is used once for each IV only if each process has another
-    /// epoch: the seconds since 1970 at its start, for one.
+    /// The same, with IVs that count on from `epoch`. A key that outlives a process is used once for each IV only if each process counts from above all IVs of those before. The
+    /// nanoseconds since 1970 at its start do so, where the clock does not go back and one process ends before the next one starts: nobody seals a packet a nanosecond.
     #[must_use]
-    pub fn in_epoch(self, epoch: u32) -> Self {
+    pub fn in_epoch(self, epoch: u64) -> Self {
         Self { epoch, ..self }
     }
 
-    /// A number that comes once with a key: the epoch, and the sequence number behind it (RFC 4106, 3.1).
+    /// A number that comes once with a key: the sequence number, counted from the epoch (RFC 4106, 3.1).
     fn iv(&self, sequence: u32) -> [u8; 8] {
-        (u64::from(self.epoch) << 32 | u64::from(sequence)).to_be_bytes()
+        self.epoch.wrapping_add(sequence.into()).to_be_bytes()
     }
 
     fn plan(&self, frame: &[u8]) -> Result<(Network, Plan), Reason> {

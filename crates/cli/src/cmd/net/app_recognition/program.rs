@@ -299,6 +299,7 @@ fn note_counts(record: &mut Record, shared: &Shared, totals: &Totals) {
         "packets_hashed",
         "packets_compressed",
         "packets_dropped",
+        "packets_passed",
     ];
     counts.extend(names.into_iter().zip(totals.actions));
     let counts = counts

@@ -206,7 +206,7 @@ fn key_of(frame: &[u8]) -> Option<Key> {
 ///
 /// # Errors
 /// The first that is wrong, or a decoder that is not there.
-pub(super) fn samples(
+pub(in crate::cmd::net) fn samples(
     hashed: &Results,
     compressed: &Results,
     compression: Compression,

@@ -20,6 +20,11 @@ impl Backends {
         own.map_or(&self.usual, |(_, backend)| backend)
     }
 
+    /// The backend for all operators, if it is another one than the usual.
+    pub fn asked(&self) -> Option<&str> {
+        (self.usual != USUAL).then_some(&self.usual)
+    }
+
     /// The operators that have a backend of their own.
     pub fn operators(&self) -> impl Iterator<Item = &str> {
         self.own.iter().map(|(operator, _)| operator.as_str())
@@ -74,12 +79,14 @@ mod tests {
             .expect("three");
         let of = ["lpm4", "lpm6", "aes-gcm"].map(|operator| backends.of(operator));
         assert_eq!(of, ["pool/2", "cpu/portable", "sim/lanes=2,job_ns=500"]);
+        assert_eq!(backends.asked(), Some("pool/2"));
         assert_eq!(backends.to_string().parse(), Ok(backends));
         let one: Backends = "lpm4=cpu/portable".parse().expect("one");
         assert_eq!(
             (one.of("lpm4"), one.of("lpm6")),
             ("cpu/portable", "cpu/best")
         );
+        assert_eq!(one.asked(), None);
         for wrong in [
             "cpu/best,pool/2",
             "lpm4=cpu/best,lpm4=pool/2",

@@ -9,6 +9,7 @@ use dpb_net::programs::esp::Tunnel;
 
 use super::backends::{Backends, USUAL};
 use crate::args;
+use crate::cmd::net::app_recognition::Compression;
 
 const PROGRAM: &str = "The program";
 
@@ -27,15 +28,18 @@ pub struct ProgramFlags {
     /// Of `firewall`.
     #[command(flatten)]
     pub firewall: FirewallFlags,
-    /// Of `nat44` and `firewall`.
+    /// Of `nat44`, `firewall` and `app-recognition`.
     #[command(flatten)]
     pub flows: FlowFlags,
+    /// Of `app-recognition`, whose --rules are others than the firewall's.
+    #[arg(skip = usual::<RecognitionFlags>())]
+    pub recognition: RecognitionFlags,
 }
 
 /// What every program takes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CommonFlags {
-    /// The backend of the operators that stages use: one for all, OPERATOR=NAME for one (lpm4, lpm6, aes-gcm, aes-gcm-decrypt), with commas between
+    /// The backend of the operators that stages use: one for all, OPERATOR=NAME for one (lpm4, lpm6, aes-gcm, aes-gcm-decrypt, sha256, deflate, lz4, rxpmatch), with commas between
     #[arg(long, value_name = "TEXT", help_heading = PROGRAM, default_value = USUAL)]
     pub backend: Backends,
     /// Routes, one a line: PREFIX port NUMBER via ETHERNET-ADDRESS [from ETHERNET-ADDRESS] [mtu BYTES]; or generated:N routes, all to the last port
@@ -88,10 +92,24 @@ pub struct FirewallFlags {
     pub rules: Option<PathBuf>,
 }
 
+/// What `app-recognition` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RecognitionFlags {
+    /// What is done with packets, by what their flows are: KIND=ACTION, with commas between. What is not named passes
+    #[arg(long, value_name = "TEXT", help_heading = PROGRAM, default_value = "tls=hash,http=compress,rule=compress,other=pass")]
+    pub policy: String,
+    /// The operator that compresses payloads
+    #[arg(long, help_heading = PROGRAM, value_enum, default_value = "deflate")]
+    pub compression: Compression,
+    /// Regular expressions for flows that no reader knows, as Hyperscan's tools have them [default: a few of dpb's own]
+    #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
+    pub rules: Option<PathBuf>,
+}
+
 /// What programs take that know flows.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FlowFlags {
-    /// Flows that a shard's firewall or NAT knows at most
+    /// Flows that a shard's firewall, NAT or recognition knows at most
     #[arg(long, value_name = "COUNT", help_heading = PROGRAM, default_value = "65536", value_parser = args::count)]
     pub flows: u64,
 }

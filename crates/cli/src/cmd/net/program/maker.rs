@@ -34,14 +34,14 @@ const ASSOCIATIONS: u32 = 128;
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 
 /// A program that is being made.
-struct Maker<'a> {
-    flags: &'a ProgramFlags,
-    setting: &'a Setting,
-    globals: &'a Globals,
+pub(super) struct Maker<'a> {
+    pub(super) flags: &'a ProgramFlags,
+    pub(super) setting: &'a Setting,
+    pub(super) globals: &'a Globals,
     depth: NonZeroU32,
     burst: usize,
-    mtu: u16,
-    parameters: Vec<(&'static str, Value)>,
+    pub(super) mtu: u16,
+    pub(super) parameters: Vec<(&'static str, Value)>,
     engines: Vec<UsedEngine>,
 }
 
@@ -66,6 +66,9 @@ impl ProgramFlags {
                 ProgramName::Encrypt => Some(Work::Gateway(maker.gateway(true)?)),
                 ProgramName::Decrypt => Some(Work::Gateway(maker.gateway(false)?)),
                 ProgramName::Firewall => Some(maker.firewall()?),
+                ProgramName::AppRecognition => {
+                    Some(Work::Recognition(Box::new(maker.recognition()?)))
+                }
             });
         }
         let own_shardings = works.iter().filter(|work| work.has_own_sharding());
@@ -85,7 +88,7 @@ impl ProgramFlags {
             None if has_nat => Way::Said,
             None => Way::Bridge,
         };
-        maker.refuse_backends_of_nobody()?;
+        maker.refuse_backends_of_nobody(names)?;
         let Maker {
             burst,
             depth,
@@ -151,7 +154,7 @@ impl ProgramFlags {
 
 impl Maker<'_> {
     /// An operator on the backend that is asked for.
-    fn engine(&mut self, spec: &OpSpec) -> Result<Engine, Failure> {
+    pub(super) fn engine(&mut self, spec: &OpSpec) -> Result<Engine, Failure> {
         let name = self.flags.common.backend.of(spec.name());
         let opened = self.globals.families.open(name);
         let backend = opened
@@ -176,30 +179,35 @@ impl Maker<'_> {
         })
     }
 
-    /// A backend for an operator that no stage uses is a slip.
-    fn refuse_backends_of_nobody(&self) -> Result<(), Failure> {
-        let is_used = |of: &str| self.engines.iter().any(|engine| engine.operator == of);
-        match self
-            .flags
-            .common
-            .backend
-            .operators()
-            .find(|of| !is_used(of))
-        {
-            None => Ok(()),
-            Some(of) => {
-                let used = self.engines.iter().map(|engine| engine.operator.as_str());
-                let used: Vec<&str> = used.collect();
-                Err(Failure::usage(format!(
-                    "--backend {of}=…: no stage of this program uses {of}; used are: {}",
-                    if used.is_empty() {
-                        "none".to_owned()
-                    } else {
-                        used.join(", ")
-                    }
-                )))
-            }
+    /// A backend that no stage uses, or one for an operator that none uses, is a slip.
+    fn refuse_backends_of_nobody(&self, names: &[ProgramName]) -> Result<(), Failure> {
+        let backends = &self.flags.common.backend;
+        let used: Vec<&str> = (self.engines.iter())
+            .map(|engine| engine.operator.as_str())
+            .collect();
+        let shown = match used.is_empty() {
+            true => "none".to_owned(),
+            false => used.join(", "),
+        };
+        if let Some(of) = backends.operators().find(|of| !used.contains(of)) {
+            return Err(Failure::usage(format!(
+                "--backend {of}=…: no stage of this program uses {of}; used are: {shown}"
+            )));
         }
+        let is_used = |name: &str| self.engines.iter().any(|engine| engine.backend == name);
+        let Some(name) = backends.asked().filter(|name| !is_used(name)) else {
+            return Ok(());
+        };
+        let programs: Vec<&str> = names.iter().map(|name| name.name()).collect();
+        let programs = programs.join(",");
+        Err(Failure::usage(match used.is_empty() {
+            true => format!(
+                "--backend {name}: {programs} has no operator that could run there; with --routes forward, nat44 and firewall have lpm4 and lpm6"
+            ),
+            false => format!(
+                "--backend {name}: each operator of {programs} has a backend of its own: {shown}"
+            ),
+        }))
     }
 
     fn nat44(&mut self, is_routed: bool) -> Result<Work, Failure> {

@@ -11,7 +11,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::watched::Watcher;
 use super::{Ended, Run};
-use crate::cmd::net::program::Program;
+use crate::Globals;
+use crate::cmd::net::program::{Found, Program};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table, short};
 
@@ -138,7 +139,13 @@ impl Sums {
 }
 
 /// The record of a run that has ended.
-pub(super) fn record(record: Record, run: &Run, program: &Program, ended: &Ended) -> Record {
+pub(super) fn record(
+    record: Record,
+    run: &Run,
+    program: &Program,
+    ended: &Ended,
+    globals: &Globals,
+) -> Record {
     let ports: Vec<&str> = ended.ports.iter().map(Watcher::name).collect();
     let kinds: Vec<&str> = run.ports.iter().map(|port| port.kind()).collect();
     let mut record = program
@@ -147,7 +154,6 @@ pub(super) fn record(record: Record, run: &Run, program: &Program, ended: &Ended
         .with("link", kinds.join(" "))
         .with("threads", run.threads as u64)
         .with("spread", ended.spread.name());
-    record.evidence = program.evidence();
     record.provenance.pinned = run.pins.clone();
     if run.has_seed {
         record.provenance.seed = run.seed;
@@ -161,11 +167,14 @@ pub(super) fn record(record: Record, run: &Run, program: &Program, ended: &Ended
     if ended.is_interrupted {
         record.outcome = Outcome::Interrupted;
     }
-    match sums.check(ended) {
-        Ok(()) => {
+    match sums.check(ended).and_then(|()| program.check(globals)) {
+        Ok(outputs) => {
+            let sums_of = "received = sent + dropped + in flight, in each loop and at the ports";
             record.check = Some(Check {
-                against: "received = sent + dropped + in flight, in each loop and at the ports"
-                    .to_owned(),
+                against: match outputs {
+                    Some(outputs) => format!("{sums_of}; {outputs}"),
+                    None => sums_of.to_owned(),
+                },
                 compared: sums.received.0,
                 digest: None,
             });
@@ -223,6 +232,17 @@ fn counts(sums: &Sums, program: &Program, ended: &Ended) -> BTreeMap<String, u64
     }
     for (name, count) in program.counts() {
         put(name.to_owned(), count);
+    }
+    for Found {
+        kind,
+        server,
+        flows,
+    } in program.found()
+    {
+        *counts.entry(format!("flows.{kind}")).or_default() += flows;
+        if !server.is_empty() {
+            *counts.entry(format!("server.{server}")).or_default() += flows;
+        }
     }
     counts
 }
@@ -312,7 +332,12 @@ fn stages(accounts: &[Account]) -> Vec<Stage> {
 }
 
 /// Prints the run as its format asks.
-pub(super) fn print(record: &Record, ended: &Ended, format: Format) -> Result<(), Failure> {
+pub(super) fn print(
+    record: &Record,
+    program: &Program,
+    ended: &Ended,
+    format: Format,
+) -> Result<(), Failure> {
     match format {
         Format::Json => output::print_json(record),
         Format::Csv => {
@@ -328,6 +353,13 @@ pub(super) fn print(record: &Record, ended: &Ended, format: Format) -> Result<()
                 _ => table.to_text(),
             };
             let mut tables = vec![text(of_ports(ended)), text(of_stages(ended))];
+            let found = program.found();
+            if !found.is_empty() {
+                tables.push(text(of_found(&found)));
+            }
+            if record.counts.contains_key("packets_hashed") {
+                tables.push(text(of_actions(record)));
+            }
             let sums = Sums::of(ended);
             if sums.dropped.total().packets > 0 {
                 tables.push(text(of_drops(&sums.dropped)));
@@ -384,6 +416,53 @@ fn of_stages(ended: &Ended) -> Table {
                 _ => format!("{each_ns:.0}"),
             },
         ]);
+    }
+    table
+}
+
+fn of_found(found: &[Found]) -> Table {
+    let mut table = Table::new([
+        Column::left("application"),
+        Column::left("server"),
+        Column::right("flows"),
+    ]);
+    for kind in found {
+        table.row([
+            kind.kind.clone(),
+            kind.server.clone(),
+            kind.flows.to_string(),
+        ]);
+    }
+    table
+}
+
+/// What was done with packets, as the record has it.
+fn of_actions(record: &Record) -> Table {
+    let mut table = Table::new([
+        Column::left("action"),
+        Column::right("packets"),
+        Column::right("bytes"),
+        Column::right("bytes made"),
+    ]);
+    for (action, names) in [
+        ("hashed", ["packets_hashed", "hashed_bytes", ""]),
+        (
+            "compressed",
+            [
+                "packets_compressed",
+                "compressed_bytes_in",
+                "compressed_bytes_out",
+            ],
+        ),
+        ("sent back", ["packets_sent_back", "", ""]),
+        ("passed", ["packets_passed", "", ""]),
+    ] {
+        let count = |name: &str| {
+            let count = record.counts.get(name);
+            count.map_or("-".to_owned(), u64::to_string)
+        };
+        let [packets, bytes, made] = names.map(count);
+        table.row([action.to_owned(), packets, bytes, made]);
     }
     table
 }

@@ -88,6 +88,10 @@ impl<P: PacketPort> PacketPort for Watched<P> {
         self.port.stats()
     }
 
+    fn is_at_end(&self) -> bool {
+        self.port.is_at_end()
+    }
+
     fn file(&self) -> Option<BorrowedFd<'_>> {
         self.port.file()
     }

@@ -17,7 +17,7 @@ use super::super::bench::{Place, Rings, host, loops};
 use super::super::ports::PortName;
 use super::super::program::{
     CommonFlags, EspFlags, FirewallFlags, FlowFlags, NatFlags, Program, ProgramFlags, ProgramName,
-    Setting,
+    Setting, usual,
 };
 use super::super::traffic::word;
 use crate::Globals;
@@ -155,6 +155,7 @@ impl SystemFlags {
             flows: FlowFlags {
                 flows: self.program_flows,
             },
+            recognition: usual(),
         };
         let shards = u16::try_from(threads).unwrap_or(u16::MAX);
         let setting = Setting::in_memory(2, shards, seed, Arc::clone(clock));
