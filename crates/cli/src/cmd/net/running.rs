@@ -15,11 +15,11 @@ use dpb_core::measure::provenance::allowed_cpus;
 use dpb_core::measure::{Durability, Outcome, Record};
 use dpb_core::{Clock, Evidence, PacketPort, SetupError, Timer, WallClock};
 use dpb_net::pipeline::{
-    Account, Dispatcher, Idle, Make, Settings, Shard, Station, WhenFull, Work, Workers,
-    WorkersError, ring,
+    Account, Idle, Make, Settings, Shard, WhenFull, Work, Workers, WorkersError,
 };
-use dpb_net::port::{Looped, ethernet_address};
+use dpb_net::port::ethernet_address;
 
+use super::bench::{Rings, loops};
 use super::ports::PortName;
 use super::program::{Program, ProgramFlags, ProgramName, Setting, made_up_address};
 use crate::args::{self, List};
@@ -95,8 +95,6 @@ const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bursts of a ring between threads, at most.
 const RING_BURSTS: usize = 64;
-/// Packets that wait for another shard: more than all rings hold, so that the port is never full.
-const CROSSING_BURSTS: usize = 2 * RING_BURSTS;
 
 /// Runs the program until its time is over, or an interrupt.
 pub fn run<F: Flags>(args: Args<F>, globals: &Globals) -> Result<(), Failure> {
@@ -383,36 +381,17 @@ impl Run {
         watchers: &mut Vec<Watcher>,
         crossing: &mut Option<Watcher>,
     ) -> Result<Vec<(String, Make)>, Failure> {
-        let mut ports = self.open(1, watchers)?.remove(0);
-        if program.crossing().is_some() {
-            let packets = self.threads * CROSSING_BURSTS * program.burst();
+        let ports = self.open(1, watchers)?.remove(0);
+        let rings = Rings {
+            bursts: RING_BURSTS,
+            when_full: self.when_full(),
+        };
+        let watched = |looped| -> Box<dyn PacketPort> {
             let watcher = Watcher::new("crossing".to_owned());
-            ports.push(Box::new(Watched::new(
-                Looped::new(packets),
-                watcher.clone(),
-            )));
-            *crossing = Some(watcher);
-        }
-        let (mut remotes, mut loops) = (Vec::new(), Vec::new());
-        for shard in 0..self.threads {
-            let name = format!("shard {shard}");
-            let (remote, ring) = ring(name.clone(), RING_BURSTS);
-            remotes.push(remote);
-            let program = program.clone();
-            let make: Make = Box::new(move || {
-                let station = Station::new(Box::new(program.line(shard)?), vec![ring]);
-                Ok(Box::new(station) as Box<dyn Work>)
-            });
-            loops.push((name, make));
-        }
-        let (program, when_full) = (program.clone(), self.when_full());
-        let make: Make = Box::new(move || {
-            let (spread, burst) = (program.spread()?, program.burst());
-            let loop_ = Dispatcher::new("dispatcher", ports, spread, remotes, burst, when_full);
-            Ok(Box::new(loop_) as Box<dyn Work>)
-        });
-        loops.insert(0, ("dispatcher".to_owned(), make));
-        Ok(loops)
+            *crossing = Some(watcher.clone());
+            Box::new(Watched::new(looped, watcher))
+        };
+        Ok(loops(program, ports, self.threads, rings, watched))
     }
 
     /// Waits for the end; true if an interrupt came before a time that was asked for, or before the end of captures.

@@ -29,6 +29,8 @@ pub struct Totals {
     pub given_up: u64,
     /// Packets of each [`Action`], by its number.
     pub actions: [u64; 5],
+    /// Of those to compress, packets with a payload: the others pass by.
+    pub to_compress: u64,
     /// Starts of streams that rules have seen, and their bytes.
     pub rule_items: u64,
     /// See `rule_items`.

@@ -298,8 +298,14 @@ impl Desk {
             if packet.mark.dropped.is_some() {
                 continue;
             }
-            let action = Note::of(packet.mark).action;
+            let Note {
+                action,
+                payload_bytes,
+                ..
+            } = Note::of(packet.mark);
             self.totals.actions[action as usize] += 1;
+            let is_compressed = action == Action::Compress && payload_bytes > 0;
+            self.totals.to_compress += u64::from(is_compressed);
             if action == Action::Drop {
                 packet.drop_for(BY_POLICY);
             }

@@ -240,8 +240,7 @@ fn check(shared: &Shared, totals: &Totals) -> Result<(), String> {
     let of = |action: Action| totals.actions[action as usize];
     let is_right = acted + totals.refused == totals.packets
         && hashed.items == of(Action::Hash)
-        // Packets without a payload have nothing to compress.
-        && compressed.items <= of(Action::Compress)
+        && compressed.items == totals.to_compress
         && hashed.failed + compressed.failed + totals.rule_failed == 0;
     is_right.then_some(()).ok_or_else(|| {
         format!("actions and packets do not add up: {totals:?}, hashed {hashed:?}, compressed {compressed:?}")

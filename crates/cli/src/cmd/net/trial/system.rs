@@ -208,7 +208,11 @@ impl Choice<'_> {
             Self::Program { flags, .. } if flags.faults.is_some() => Evidence::Emulated {
                 by: "a wire with planted faults".to_owned(),
             },
-            _ => Evidence::of_this_cpu(),
+            Self::Program { .. } => Evidence::of_this_cpu(),
+            Self::Ports { from, to } => match from.evidence() {
+                Evidence::Measured => to.evidence(),
+                other => other,
+            },
         }
     }
 
