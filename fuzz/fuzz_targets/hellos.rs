@@ -1,21 +1,67 @@
 //! Hellos of TLS, DTLS and QUIC, requests of HTTP, messages of DNS from arbitrary bytes: readers never panic, say what is inside the bytes, and ask for
-//! more than there is.
+//! more than there is. Frames of QUIC from arbitrary bytes, sealed: they are read as they were, and with a bit changed not at all.
+//!
+//! The first byte of an input chooses, since what a fuzzer does to sealed bytes is noise.
 #![no_main]
 
+use dpb_fuzz::{Initial, crypto_frame};
 use dpb_net::recognition::{Carrier, Ja4, Name, Reading, dns, http, quic, tls};
-use dpb_net::traffic::application::{InitialKeys, QuicVersion};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: dpb_fuzz::plant(seeds()), |input: &[u8]| {
     let Some((&mode, bytes)) = input.split_first() else {
         return;
     };
+    if mode & 2 != 0 {
+        return sealed(bytes);
+    }
     let is_over = mode & 1 != 0;
     read_tls(bytes, is_over);
     read_quic(bytes);
     read_http(bytes, is_over);
     read_dns(bytes);
 });
+
+/// Eight bytes say version, connection, number and a bit; the rest is frames.
+fn sealed(bytes: &[u8]) {
+    let Some(([how, ids, a, b, c, d, at @ ..], frames)) = bytes.split_first_chunk::<8>() else {
+        return;
+    };
+    let mut frames = frames[..frames.len().min(2000)].to_vec();
+    frames.resize(frames.len().max(3), 0);
+    let version = match how & 1 {
+        0 => quic::Version::One,
+        _ => quic::Version::Two,
+    };
+    let destination = [*ids; 20];
+    let destination = &destination[..usize::from(ids % 21)];
+    let number_bytes = 1 + usize::from(how >> 1 & 3);
+    let number = u32::from_be_bytes([*a, *b, *c, *d]) >> (32 - 8 * number_bytes);
+    let initial = Initial {
+        version,
+        destination,
+        number,
+        number_bytes,
+    };
+    let mut packet = initial.around(&frames);
+    let client = quic::Keys::of(version, destination, quic::Side::Client);
+    let server = quic::Keys::of(version, destination, quic::Side::Server);
+    let mut plain = Vec::new();
+    let read = quic::Packets::new(&packet).next().expect("a packet");
+    assert_eq!(
+        (read.kind, read.version),
+        (quic::Kind::Initial, Some(version))
+    );
+    assert_eq!((read.destination, read.bytes), (destination, &packet[..]));
+    assert!(quic::open(&read, &server, &mut plain).is_none());
+    let opened = quic::open(&read, &client, &mut plain).expect("its keys");
+    assert!(opened.eq(quic::Frames::new(&frames)));
+    let bit = usize::from(u16::from_be_bytes(*at)) % (8 * packet.len());
+    packet[bit / 8] ^= 1 << (bit % 8);
+    for changed in quic::Packets::new(&packet) {
+        assert!(quic::open(&changed, &client, &mut plain).is_none());
+    }
+}
 
 fn read_tls(bytes: &[u8], is_over: bool) {
     let mut scratch = Vec::new();
@@ -82,18 +128,24 @@ fn seeds() -> Vec<Vec<u8>> {
     .concat();
     let hello = [&[1, 0, 0, body.len() as u8][..], &body].concat();
     let record = [&[22, 3, 1, 0, hello.len() as u8][..], &hello].concat();
-    let keys = InitialKeys::client(QuicVersion::V1, &[9; 8]);
-    let frames = [&[6, 0, 0x40, hello.len() as u8][..], &hello].concat();
-    let header = [
-        &[0xc0, 0, 0, 0, 1, 8][..],
-        &[9; 8],
-        &[0, 0, 0x40, (frames.len() + 17) as u8, 0],
-    ]
-    .concat();
+    let frames = crypto_frame(0, &hello);
+    let initial = Initial {
+        version: quic::Version::One,
+        destination: &[9; 8],
+        number: 0,
+        number_bytes: 1,
+    };
+    // A cookie behind the session's number.
+    let datagram = [&[0xfe, 0xfd][..], &body[2..35], &[0], &body[35..]].concat();
+    let len = datagram.len() as u8;
+    let piece = [&[1, 0, 0, len, 0, 0, 0, 0, 0, 0, 0, len][..], &datagram].concat();
+    let piece = [&[22, 0xfe, 0xfd][..], &[0; 9], &[piece.len() as u8], &piece].concat();
+    let acknowledged = [&[2, 0, 0, 0, 0, 1][..], &frames, &[0, 0, 0x1c]].concat();
     let name = b"\x01a\x07example\0\0\x01\0\x01";
     let seeds = [
         record,
-        keys.seal(&header, 0, 1, &frames),
+        initial.around(&frames),
+        piece,
         b"GET http://a.b/ HTTP/1.1\r\nHost: c.d\r\n\r\n".to_vec(),
         [
             &[0, 1, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0][..],
@@ -102,8 +154,8 @@ fn seeds() -> Vec<Vec<u8>> {
         ]
         .concat(),
     ];
-    seeds
-        .into_iter()
-        .map(|seed| [&[0][..], &seed].concat())
-        .collect()
+    let plain = seeds.map(|seed| [&[0][..], &seed].concat());
+    // Both versions, all lengths of numbers.
+    let sealed = (0..8).map(|how| [&[2, how, 8, 1, 2, 3, 4, 0, 200][..], &acknowledged].concat());
+    plain.into_iter().chain(sealed).collect()
 }

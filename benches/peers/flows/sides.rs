@@ -26,6 +26,7 @@ pub(crate) trait Side {
 
 /// dpb's.
 pub(crate) struct Ours {
+    name: &'static str,
     table: Table<2>,
     bursts: Vec<Packets>,
     ending: Vec<Vec<V4>>,
@@ -35,8 +36,9 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    pub(crate) fn new(flows: usize) -> Result<Self> {
+    pub(crate) fn new(name: &'static str, flows: usize) -> Result<Self> {
         Ok(Self {
+            name,
             table: Table::new(flows, HashKey::new(1), Timeouts::default())?,
             bursts: Vec::new(),
             ending: Vec::new(),
@@ -48,7 +50,7 @@ impl Ours {
 
 impl Side for Ours {
     fn name(&self) -> &'static str {
-        "dpb"
+        self.name
     }
 
     fn begin(&mut self, packets: &Packets) {

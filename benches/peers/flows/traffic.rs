@@ -13,6 +13,19 @@ pub(crate) enum Work {
     Count,
     Churn,
     OnePacket,
+    Program,
+}
+
+impl Work {
+    /// As the definitions and the command line have it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Churn => "churn",
+            Self::OnePacket => "one-packet",
+            Self::Program => "program",
+        }
+    }
 }
 
 /// A key as peers have it: addresses, ports, protocol, zeroes.
@@ -80,7 +93,8 @@ impl Traffic {
         let mut packets = Packets::default();
         for i in 0..len {
             let begins = match self.work {
-                Work::Count => false,
+                // A program's packets are frames, made elsewhere.
+                Work::Count | Work::Program => false,
                 Work::Churn => true,
                 Work::OnePacket => i % 2 == 0,
             };

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPB_DPDK_ABI 5
+#define DPB_DPDK_ABI 6
 
 /* Most operations or packets of one call. */
 #define DPB_BURST 64
@@ -220,6 +220,11 @@ struct dpb_packets {
 
 struct dpb_flow_table;
 
+/* Packets that a table receives at most. */
+#define DPB_RECEIVED_MAX 256
+/* The key of a packet: both addresses, both ports, the protocol, zeroes. */
+#define DPB_TUPLE_BYTES 16
+
 /* Flows in rte_hash, for one thread. `n` keys lie one behind another, each of the table's length; hashes are those of `hashes`. */
 struct dpb_flows {
 	int (*open)(uint32_t entries, uint32_t key_len, struct dpb_flow_table **table);
@@ -234,6 +239,12 @@ struct dpb_flows {
 	/* The same, and begins those that there are not; how many there is no room for. */
 	uint32_t (*pass)(struct dpb_flow_table *table, const uint8_t *keys, uint32_t *hashes, const uint32_t *lens, uint32_t n,
 			 uint32_t now);
+	/* Writes mbufs over frames as a driver does for packets that came, DPB_RECEIVED_MAX at most. Frames are not looked at; they stay until the next call. */
+	void (*receive)(struct dpb_flow_table *table, const uint8_t *const *frames, const uint32_t *lens, uint32_t n);
+	/* What a program does with what was received, in bursts of this many packets: it asks for packets ahead, reads headers, makes keys of DPB_TUPLE_BYTES,
+	 * which the table's must have, hashes them, and goes on as `pass`. How many packets have no flow, or are no TCP or UDP over IPv4.
+	 */
+	uint32_t (*work)(struct dpb_flow_table *table, uint32_t burst, uint32_t now);
 	/* Packets of a flow; 0 if there is none. */
 	uint64_t (*packets)(const struct dpb_flow_table *table, const uint8_t *key);
 	void (*close)(struct dpb_flow_table *table);

@@ -26,7 +26,7 @@ use dpb_core::{
 
 use super::raw::{self, Eal, Pieces, Sum, Work};
 use super::sys::libraries::SUMMED_MAX;
-pub use flows::Flows;
+pub use flows::{Flows, Received};
 pub use routes::{PrefixMatch, Routes};
 
 /// Jobs that a queue may hold.

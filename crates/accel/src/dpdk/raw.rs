@@ -29,7 +29,7 @@ pub(super) use cipher::Cipher;
 pub(super) use compress::{Check, Coding, CompressDevice, Guard};
 pub(super) use crypto::{CryptoDevice, Session};
 pub(super) use flight::Over;
-pub(super) use flows::Flows;
+pub(super) use flows::{Flows, Received};
 pub(super) use libraries::{Hash, Libraries, Sum, Tuples};
 pub(super) use operation::{Digest, End, Iv, Operation, Recipe, Step};
 pub(super) use pieces::{Pieces, Work};

@@ -17,7 +17,7 @@ pub(super) const SEGMENT: usize = 65535;
 /// Bytes of a name, the closing zero included.
 const NAME: usize = 64;
 /// The ABI of the table.
-const ABI: u32 = 5;
+const ABI: u32 = 6;
 /// The shim that was built with this program, as bytes of it: no folder that somebody else may write to is loaded from, and a copy
 /// of the program has it wherever that runs. Empty where none could be built.
 const BUILT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libdpb_dpdk.so"));

@@ -59,6 +59,9 @@ impl Headers {
     /// If there are 2^32 frames or more.
     pub fn read<B: Deref<Target = [u8]>>(&mut self, frames: &[B]) {
         self.begin(frames.len());
+        for frame in frames.iter().take(AHEAD) {
+            prefetch(frame, 0);
+        }
         let (mut cells, lists) = self.cells();
         for (row, frame) in frames.iter().enumerate() {
             if let Some(ahead) = frames.get(row + AHEAD) {

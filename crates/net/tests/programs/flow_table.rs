@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use dpb_core::{Clock, Evidence, PacketPort, VirtualClock};
-use dpb_net::flow::Timeouts;
 use dpb_net::flow::hardware::HardwareModel;
+use dpb_net::flow::{Direction, Timeouts};
 use dpb_net::pipeline::{Burst, Line, Mark, Reason, Stage};
 use dpb_net::port::pair_of;
 use dpb_net::programs::flow_table::{Card, FlowTable, Settings};
@@ -150,6 +150,11 @@ fn flows_end_by_the_clock_and_their_packets_stay_counted() {
     let totals = counts.read();
     assert_eq!((totals.began, totals.known, totals.full), (400, 0, 0));
     assert_eq!((totals.live(), totals.packets_of_ended), (40, 360));
+    // Each has the packet of the last round alone.
+    let live = table.ipv4().iter(9 * 250);
+    let packets = live.map(|flow| flow.packets(Direction::Up) + flow.packets(Direction::Down));
+    assert_eq!(packets.collect::<Vec<_>>(), [1; 40]);
+    assert!(table.ipv6().is_empty());
     drop(table);
     counts.read().check().expect("conserved");
     // Nobody said where they go.

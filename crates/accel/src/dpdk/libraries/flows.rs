@@ -8,6 +8,9 @@ use crate::dpdk::raw;
 /// A table of flows whose keys have one length, for one thread. Keys lie one behind another; hashes are those of [`Flows::hashes`].
 pub struct Flows(raw::Flows);
 
+/// Packets in mbufs, and the table that a program looks their flows up in.
+pub struct Received<'a>(raw::Received<'a>);
+
 impl Libraries {
     /// A table for so many flows.
     ///
@@ -63,9 +66,29 @@ impl Flows {
         self.0.pass(keys, hashes, lens, now)
     }
 
+    /// Writes mbufs over frames, 256 at most, as a driver does for packets that came. Frames are not looked at.
+    ///
+    /// # Panics
+    /// If there are more frames, one has 64 KiB or more, or the table's keys do not have 16 bytes.
+    pub fn receive<'a>(&'a mut self, frames: impl IntoIterator<Item = &'a [u8]>) -> Received<'a> {
+        Received(self.0.receive(frames))
+    }
+
     /// Packets of the flow with this key; zero if there is none.
     pub fn packets(&self, key: &[u8]) -> u64 {
         self.0.packets(key)
+    }
+}
+
+impl Received<'_> {
+    /// What a program on DPDK does with what it has received, in bursts of this many packets: asks for packets ahead, reads headers by `rte_net_get_ptype`,
+    /// hashes each five-tuple by `rte_hash_crc` (addresses, ports and protocol as they stand in the packet, and zeroes), and goes on as [`Flows::pass`]. Says
+    /// how many packets have no flow: there is no room for it, or they are no TCP or UDP over IPv4.
+    ///
+    /// # Panics
+    /// If `burst` is zero.
+    pub fn work(&mut self, burst: u32, now: u32) -> u32 {
+        self.0.work(burst, now)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Flows by DPDK's `rte_hash`.
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::libraries::Libraries;
@@ -11,6 +12,12 @@ pub(in crate::dpdk) struct Flows {
     libraries: Libraries,
     table: NonNull<sys::FlowTable>,
     key_bytes: usize,
+}
+
+/// A table whose mbufs lie over frames, and these frames.
+pub(in crate::dpdk) struct Received<'a> {
+    flows: &'a mut Flows,
+    frames: PhantomData<&'a [u8]>,
 }
 
 // SAFETY: the shim's part is of no thread in particular; what changes it takes `&mut`.
@@ -134,11 +141,49 @@ impl Flows {
         }
     }
 
+    pub(in crate::dpdk) fn receive<'a>(
+        &'a mut self,
+        frames: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Received<'a> {
+        assert_eq!(self.key_bytes, sys::TUPLE_BYTES, "the table's keys");
+        let mut places = [std::ptr::null(); sys::RECEIVED_MAX];
+        let mut lens = [0; sys::RECEIVED_MAX];
+        let mut count = 0;
+        for frame in frames {
+            places[count] = frame.as_ptr();
+            lens[count] = u16::try_from(frame.len()).expect("an mbuf's length").into();
+            count += 1;
+        }
+        let receive = self.libraries.flows().receive;
+        // SAFETY: so many places and lengths, which the shim has room for.
+        unsafe {
+            receive(
+                self.table.as_ptr(),
+                places.as_ptr(),
+                lens.as_ptr(),
+                count as u32,
+            )
+        }
+        Received {
+            flows: self,
+            frames: PhantomData,
+        }
+    }
+
     pub(in crate::dpdk) fn packets(&self, key: &[u8]) -> u64 {
         assert_eq!(self.count_of(key, &[]), 1, "one key");
         let packets = self.libraries.flows().packets;
         // SAFETY: a key, as asserted.
         unsafe { packets(self.table.as_ptr(), key.as_ptr()) }
+    }
+}
+
+impl Received<'_> {
+    pub(in crate::dpdk) fn work(&mut self, burst: u32, now: u32) -> u32 {
+        assert!(burst > 0, "bursts of some packets");
+        let work = self.flows.libraries.flows().work;
+        // SAFETY: the frames that the mbufs lie over are borrowed as long as this lives; keys have the length that is made, as asserted.
+        unsafe { work(self.flows.table.as_ptr(), burst, now) }
     }
 }
 

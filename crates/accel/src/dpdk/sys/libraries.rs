@@ -9,6 +9,10 @@ pub(in crate::dpdk) const SUMMED_MAX: usize = 131_072;
 pub(in crate::dpdk) const WHOLE_MAX: usize = 65_407;
 /// Longest piece of one.
 pub(in crate::dpdk) const PIECE_MAX: usize = 2048;
+/// Packets that a table of flows receives at most.
+pub(in crate::dpdk) const RECEIVED_MAX: usize = 256;
+/// Bytes of the key that it makes of one.
+pub(in crate::dpdk) const TUPLE_BYTES: usize = 16;
 
 #[repr(C)]
 pub(in crate::dpdk) struct Batch {
@@ -130,6 +134,9 @@ pub(in crate::dpdk) struct Flows {
         unsafe extern "C" fn(*mut FlowTable, *const u8, *mut u32, *const u32, u32, u32, u32) -> u32,
     pub(in crate::dpdk) pass:
         unsafe extern "C" fn(*mut FlowTable, *const u8, *mut u32, *const u32, u32, u32) -> u32,
+    pub(in crate::dpdk) receive:
+        unsafe extern "C" fn(*mut FlowTable, *const *const u8, *const u32, u32),
+    pub(in crate::dpdk) work: unsafe extern "C" fn(*mut FlowTable, u32, u32) -> u32,
     pub(in crate::dpdk) packets: unsafe extern "C" fn(*const FlowTable, *const u8) -> u64,
     pub(in crate::dpdk) close: unsafe extern "C" fn(*mut FlowTable),
 }

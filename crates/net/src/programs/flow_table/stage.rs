@@ -120,6 +120,16 @@ impl FlowTable {
         Arc::clone(&self.counts)
     }
 
+    /// Its flows over IPv4.
+    pub fn ipv4(&self) -> &Table<2> {
+        &self.v4.table
+    }
+
+    /// Its flows over IPv6.
+    pub fn ipv6(&self) -> &Table<5> {
+        &self.v6.table
+    }
+
     #[inline(always)]
     fn work(&mut self, burst: &mut Burst) {
         self.now_ms = now_ms(&*self.clock);

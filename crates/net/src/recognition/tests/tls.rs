@@ -202,7 +202,12 @@ proptest! {
     #[test]
     fn readers_take_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..600), is_over: bool) {
         let mut scratch = Vec::new();
-        let _ = message(&bytes, is_over, &mut scratch);
+        // More than there is is wanted, and only where more may come; nothing is a stream, too.
+        for stream in [&bytes[..], &[]] {
+            if let Reading::Partial { wanted } = message(stream, is_over, &mut scratch) {
+                prop_assert!(wanted > stream.len() && !is_over);
+            }
+        }
         let _ = datagram(&bytes);
         if let Some(hello) = Hello::read(&bytes).or_else(|| Hello::read_datagram(&bytes)) {
             Ja4::of(&hello, Carrier::Tcp, &mut Vec::new());

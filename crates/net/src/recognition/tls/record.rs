@@ -38,6 +38,7 @@ pub fn message<'a>(
 ) -> Reading<Message<'a>> {
     let partial = |wanted: usize| Reading::Partial { wanted };
     match stream.first() {
+        None if is_over => return Reading::Foreign,
         None => return partial(RECORD + HEADER),
         Some(&HANDSHAKE) => {}
         Some(0x80..) => return ssl2(stream, is_over),
