@@ -99,7 +99,9 @@ fn a_flow_table_has_a_record_for_each_size_interval_and_table() {
             is_model
         );
         // A hundred flows that never end, each with a first packet.
-        assert!((1..=100).contains(&count(record, "flows_begun")));
+        // Of the model what happened behind its trial to warm up, in which they all have begun.
+        let least = u64::from(!is_model);
+        assert!((least..=100).contains(&record.counts["flows_begun"]));
         assert_eq!(record.counts["table_full"], 0);
     }
 }

@@ -582,7 +582,11 @@ fn what_cannot_be_run_is_said_before_it_runs() {
             2,
             "/nosuch",
         ),
-        ([&["app-recognition"][..], &ports].concat(), 2, "run --port"),
+        (
+            [&["app-recognition"][..], &ports].concat(),
+            2,
+            "unexpected argument '--port'",
+        ),
         (
             [&["firewall"][..], &ports, &["--rules", &rules]].concat(),
             2,
@@ -831,6 +835,8 @@ fn a_capture_is_recognised_and_some_of_it_sent_back() {
         &ports[0],
         "--port",
         &ports[1],
+        "--format",
+        "table",
     ]);
     let stdout = text(&table.stdout);
     for said in ["application", "server", "bytes made", "sent back"] {
