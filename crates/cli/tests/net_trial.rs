@@ -572,24 +572,23 @@ fn what_makes_no_sense_is_said_before_anything_runs() {
             text(&output.stderr)
         );
     }
-    for (words, says) in [(
+    let (words, says) = (
         "trial --from af-packet:nosuch0 --to af-packet:lo",
         "af-packet:nosuch0",
-    )] {
-        let words: Vec<&str> = words.split(' ').collect();
-        let output = net(&words);
-        assert_eq!(
-            output.status.code(),
-            Some(3),
-            "{words:?}: {}",
-            text(&output.stderr)
-        );
-        assert!(
-            text(&output.stderr).contains(says),
-            "{words:?}: {}",
-            text(&output.stderr)
-        );
-    }
+    );
+    let words: Vec<&str> = words.split(' ').collect();
+    let output = net(&words);
+    assert_eq!(
+        output.status.code(),
+        Some(3),
+        "{words:?}: {}",
+        text(&output.stderr)
+    );
+    assert!(
+        text(&output.stderr).contains(says),
+        "{words:?}: {}",
+        text(&output.stderr)
+    );
 }
 
 /// Two ends of a cable of the kernel's, in a network namespace of our own.

@@ -65,7 +65,7 @@ impl Dispatcher {
         assert_eq!(sharding.shards(), remotes.len(), "a core for each shard");
         let lane = |remote| Lane {
             remote,
-            open: Burst::with_capacity(packets_max),
+            open: Burst::with_capacity(packets_max * EGRESS_BURSTS),
             ready: VecDeque::with_capacity(LANE_BURSTS),
             counters: Counters::default(),
         };
@@ -79,7 +79,7 @@ impl Dispatcher {
             ports,
             sharding: Box::new(sharding),
             spare: (0..bursts)
-                .map(|_| Burst::with_capacity(packets_max))
+                .map(|_| Burst::with_capacity(packets_max * EGRESS_BURSTS))
                 .collect(),
             came: Vec::with_capacity(packets_max),
             shards: Vec::with_capacity(packets_max),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
 
 use dpb_core::{Buf, PacketPort};
 
@@ -67,6 +68,9 @@ impl Egress {
     }
 
     fn take(&mut self, burst: &mut Burst) {
+        if self.take_whole(burst) {
+            return;
+        }
         for (frame, mark) in burst.drain() {
             let Some(queue) = self.queues.get_mut(usize::from(mark.egress)) else {
                 self.dropped.count(Reason::NO_EGRESS, frame.len());
@@ -79,6 +83,24 @@ impl Egress {
                 _ => queue.push_back(frame),
             }
         }
+    }
+
+    /// The usual case: all packets leave by one port, and none waits for it. Then lists change places, and no packet is moved.
+    fn take_whole(&mut self, burst: &mut Burst) -> bool {
+        let Some(first) = burst.marks.first().map(|mark| mark.egress) else {
+            return true;
+        };
+        let has_room = self.when_full == WhenFull::Hold || burst.len() <= self.packets_max;
+        let Some(queue) = self.queues.get_mut(usize::from(first)) else {
+            return false;
+        };
+        if !queue.is_empty() || !has_room || burst.marks.iter().any(|mark| mark.egress != first) {
+            return false;
+        }
+        let packets = VecDeque::from(mem::take(&mut burst.packets));
+        burst.packets = mem::replace(queue, packets).into();
+        burst.marks.clear();
+        true
     }
 
     /// Sends what ports take; says how many.

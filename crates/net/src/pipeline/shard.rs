@@ -46,7 +46,8 @@ impl Shard {
         assert!(ports.len() < usize::from(u16::MAX), "ports have numbers");
         assert!(packets_max > 0, "a burst of at least one packet");
         let depth = line.depth();
-        let burst = |_| Burst::with_capacity(packets_max);
+        // As much as the lists for ports have, with which they change places.
+        let burst = |_| Burst::with_capacity(packets_max * EGRESS_BURSTS);
         Self {
             name: name.into(),
             egress: Egress::new(&ports, packets_max * EGRESS_BURSTS, when_full),

@@ -73,8 +73,12 @@ pub(crate) fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
 }
 
 impl<T> Ring<T> {
-    fn slot(&self, i: usize) -> &Cell<MaybeUninit<T>> {
-        &self.slots[i & (self.slots.len() - 1)]
+    /// The slots of `count` items from item `i` on: those up to the last slot, and those from the first one on.
+    fn slots(&self, i: usize, count: usize) -> [&[Cell<MaybeUninit<T>>]; 2] {
+        let start = i & (self.slots.len() - 1);
+        let (before, behind) = self.slots.split_at(start);
+        let first = count.min(behind.len());
+        [&behind[..first], &before[..count - first]]
     }
 }
 
@@ -92,11 +96,14 @@ impl<T> Producer<T> {
         if count == 0 {
             return 0;
         }
-        for (i, item) in items.drain(..count).enumerate() {
-            let slot = self.ring.slot(self.put.wrapping_add(i));
-            // SAFETY: slots of items from `put` to `taken + capacity` are this side's; nothing is in them.
-            slot.with_mut(|slot| unsafe { (*slot).write(item) });
+        let mut items = items.drain(..count);
+        for slots in self.ring.slots(self.put, count) {
+            for (slot, item) in slots.iter().zip(&mut items) {
+                // SAFETY: slots of items from `put` to `taken + capacity` are this side's; nothing is in them.
+                slot.with_mut(|slot| unsafe { (*slot).write(item) });
+            }
         }
+        drop(items);
         self.put = self.put.wrapping_add(count);
         // Release: who sees the count sees the items.
         self.ring.put.0.store(self.put, Ordering::Release);
@@ -127,12 +134,11 @@ impl<T> Consumer<T> {
         if count == 0 {
             return 0;
         }
-        items.reserve(count);
-        for i in 0..count {
-            let slot = self.ring.slot(self.taken.wrapping_add(i));
+        for slots in self.ring.slots(self.taken, count) {
             // SAFETY: slots of items from `taken` to `put` are this side's, and an item is in each; it is moved out once, since `taken`
             // goes past it.
-            items.push(slot.with_mut(|slot| unsafe { (*slot).assume_init_read() }));
+            let read = |slot: *mut MaybeUninit<T>| unsafe { (*slot).assume_init_read() };
+            items.extend(slots.iter().map(|slot| slot.with_mut(read)));
         }
         self.taken = self.taken.wrapping_add(count);
         // Release: the items were read before their slots are written again.
@@ -148,10 +154,11 @@ impl<T> Drop for Ring<T> {
             self.taken.0.load(Ordering::Relaxed),
             self.put.0.load(Ordering::Relaxed),
         );
-        for i in 0..put.wrapping_sub(taken) {
-            let slot = self.slot(taken.wrapping_add(i));
-            // SAFETY: as in `take`; nobody else is left.
-            drop(slot.with_mut(|slot| unsafe { (*slot).assume_init_read() }));
+        for slots in self.slots(taken, put.wrapping_sub(taken)) {
+            for slot in slots {
+                // SAFETY: as in `take`; nobody else is left.
+                drop(slot.with_mut(|slot| unsafe { (*slot).assume_init_read() }));
+            }
         }
     }
 }

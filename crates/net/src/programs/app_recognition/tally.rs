@@ -13,10 +13,13 @@ pub struct Tally {
     entries: Mutex<Entries>,
 }
 
+/// Flows of a protocol and an application, if that is known.
+type Kind = (Protocol, Option<Application>, u64);
+
 #[derive(Debug)]
 struct Entries {
     /// Kinds by name. The empty name is always there.
-    by_name: HashMap<Box<[u8]>, Vec<(Protocol, Option<Application>, u64)>>,
+    by_name: HashMap<Box<[u8]>, Vec<Kind>>,
     beyond: u64,
 }
 
