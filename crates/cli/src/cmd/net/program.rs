@@ -14,6 +14,7 @@
 mod backends;
 mod flags;
 mod key;
+mod loops;
 mod maker;
 mod recognition;
 
@@ -39,6 +40,7 @@ pub use flags::{
     CommonFlags, EspFlags, FirewallFlags, FlowFlags, NatFlags, ProgramFlags, RecognitionFlags,
     usual,
 };
+pub use loops::{Rings, loops};
 pub use recognition::Found;
 
 /// A program, by its name on command lines.

@@ -19,9 +19,8 @@ use dpb_net::pipeline::{
 };
 use dpb_net::port::ethernet_address;
 
-use super::bench::{Rings, loops};
 use super::ports::PortName;
-use super::program::{Program, ProgramFlags, ProgramName, Setting, made_up_address};
+use super::program::{Program, ProgramFlags, ProgramName, Rings, Setting, loops, made_up_address};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output;

@@ -13,11 +13,11 @@ use dpb_net::port::pair_of;
 use dpb_net::trial::{Drops, Foreign, Hosted, SystemUnderTest};
 use dpb_net::wire::{self, Wire};
 
-use super::super::bench::{Place, Rings, host, loops};
+use super::super::bench::{Place, host};
 use super::super::ports::PortName;
 use super::super::program::{
     CommonFlags, EspFlags, FirewallFlags, FlowFlags, NatFlags, Program, ProgramFlags, ProgramName,
-    Setting, usual,
+    Rings, Setting, loops, usual,
 };
 use super::super::traffic::word;
 use crate::Globals;
