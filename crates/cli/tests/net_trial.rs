@@ -557,38 +557,19 @@ fn what_makes_no_sense_is_said_before_anything_runs() {
             "replay --capture /nosuch.pcap --port capture:,y.pcap",
             "/nosuch.pcap",
         ),
+        (
+            "trial --from af-packet:nosuch0 --to af-packet:lo",
+            "af-packet:nosuch0",
+        ),
     ] {
         let words: Vec<&str> = words.split(' ').collect();
         let output = net(&words);
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{words:?}: {}",
-            text(&output.stderr)
-        );
-        assert!(
-            text(&output.stderr).contains(says),
-            "{words:?}: {}",
-            text(&output.stderr)
-        );
+        // A port may be there on another machine.
+        let code = if says == "af-packet:nosuch0" { 3 } else { 2 };
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {stderr}");
+        assert!(stderr.contains(says), "{words:?}: {stderr}");
     }
-    let (words, says) = (
-        "trial --from af-packet:nosuch0 --to af-packet:lo",
-        "af-packet:nosuch0",
-    );
-    let words: Vec<&str> = words.split(' ').collect();
-    let output = net(&words);
-    assert_eq!(
-        output.status.code(),
-        Some(3),
-        "{words:?}: {}",
-        text(&output.stderr)
-    );
-    assert!(
-        text(&output.stderr).contains(says),
-        "{words:?}: {}",
-        text(&output.stderr)
-    );
 }
 
 /// Two ends of a cable of the kernel's, in a network namespace of our own.
@@ -623,6 +604,8 @@ fn a_trial_between_two_ports_of_this_machine() {
     let records = support::records(&output);
     let count = |name: &str| records[0].counts[name];
     assert_eq!(records[0].parameters["link"].to_string(), "af-packet");
+    // A cable of software.
+    assert_eq!(records[0].evidence.kind(), "emulated");
     assert_eq!(count("offered"), 400);
     assert_eq!(
         400,
