@@ -21,6 +21,7 @@ use dpb_net::traffic::{
     Generator, Profile, Replay, Rewrite, Schedule, Start, Traffic, TrafficError,
 };
 
+use super::bench::cores;
 use super::end_to_end::{Load, LoadFlags};
 use super::traffic::{Chosen, TRAFFIC, TrafficFlags, captured, word};
 use crate::args::{self, List};
@@ -413,7 +414,14 @@ impl Args {
             Some(path) => record.with("rules", path.display().to_string()),
             None => record,
         };
-        self.runs.note(test.load.note(record))
+        let mut record = self.runs.note(test.load.note(record));
+        record.provenance.pinned = self.cores();
+        record
+    }
+
+    /// The cores of the host and of the DPU.
+    fn cores(&self) -> Vec<u32> {
+        cores(self.runs.pins(), 2)
     }
 
     /// One side of a test, as one record whatever comes of it.

@@ -10,7 +10,7 @@ use dpb_net::trial::{Outcome, Validity};
 
 pub(super) use counted::{Counted, OfRuns, figure};
 pub(super) use searches::judge_searches;
-pub(super) use system::{Pinned, Place, host, pin};
+pub(super) use system::{Pinned, Place, cores, host, pin};
 
 /// Why a trial says nothing of its system, if it does not.
 pub(super) fn invalid(outcome: &Outcome) -> Option<String> {

@@ -208,6 +208,8 @@ pub(super) struct Lab<'a, S> {
     pub(super) system: S,
     pub(super) plan: Plan,
     pub(super) pool: Pool,
+    /// The generator's.
+    pub(super) core: Option<u32>,
 }
 
 /// One trial.
@@ -239,7 +241,7 @@ pub(super) struct Runs {
 const TRIES: usize = 3;
 
 impl<'a, S: SystemUnderTest> Lab<'a, S> {
-    /// The trials that `flags` ask for, behind one that warms up, on the first core that they name. `begin` is told of each trial before it starts, with its number
+    /// The trials that `flags` ask for, behind one that warms up, on the generator's core. `begin` is told of each trial before it starts, with its number
     /// and its duration in nanoseconds, and gives its traffic.
     ///
     /// # Errors
@@ -251,7 +253,7 @@ impl<'a, S: SystemUnderTest> Lab<'a, S> {
         meters: &[Arc<Meter>],
         mut begin: impl FnMut(&mut S, u64, u64) -> Result<Arc<dyn Traffic>, String>,
     ) -> Result<Runs, String> {
-        let _pinned = Pinned::on(flags.pins().first().copied())?;
+        let _pinned = Pinned::on(self.core)?;
         self.plan.schedule = Schedule::constant(load.packets_per_s());
         let nanoseconds = |duration: Duration| duration.as_nanos() as u64;
         let mut at = 0;

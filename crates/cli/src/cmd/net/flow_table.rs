@@ -14,7 +14,7 @@ use dpb_net::flow::hardware::HardwareModel;
 use dpb_net::programs::flow_table::Settings;
 use dpb_net::traffic::{Generator, Lengths, Profile, Schedule};
 
-use super::bench::{Place, figure};
+use super::bench::{Place, cores, figure};
 use super::end_to_end::{Load, LoadFlags};
 use super::traffic::{Chosen, LOAD, TrafficFlags, word};
 use crate::args::{self, List};
@@ -204,6 +204,16 @@ struct Test<'a> {
     place: Place,
 }
 
+impl Test<'_> {
+    /// Threads of this process that work, the generator's with them.
+    fn threads(&self) -> u64 {
+        match (self.table, self.place) {
+            (TableName::Software, Place::Threads) => self.threads + 1,
+            _ => 1,
+        }
+    }
+}
+
 /// Checks that there is such traffic.
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
     flags::<Args>(matches)?.check()
@@ -313,12 +323,16 @@ impl Args {
     }
 
     fn say_sharing(&self, tests: &[Test<'_>]) {
-        let threads = |test: &Test<'_>| match (test.table, test.place) {
-            (TableName::Software, Place::Threads) => test.threads + 1,
-            _ => 1,
-        };
         self.runs
-            .say_sharing(tests.iter().map(threads).max().unwrap_or(1));
+            .say_sharing(tests.iter().map(Test::threads).max().unwrap_or(1));
+    }
+
+    /// The cores of the generator and of the program's threads; none where time is virtual.
+    fn cores(&self, test: &Test<'_>) -> Vec<u32> {
+        match test.table {
+            TableName::Software => cores(self.runs.pins(), test.threads()),
+            _ => self.runs.pins(),
+        }
     }
 
     fn tolerance(&self, test: &Test<'_>) -> Duration {
@@ -372,7 +386,9 @@ impl Args {
                 .with("miss", self.miss.as_secs_f64()),
             _ => record,
         };
-        self.runs.note(record)
+        let mut record = self.runs.note(record);
+        record.provenance.pinned = self.cores(test);
+        record
     }
 
     /// One test, as one record whatever comes of it.

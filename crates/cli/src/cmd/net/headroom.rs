@@ -221,7 +221,8 @@ pub struct Args {
     /// Searches for each kind and rate; below 6 a number has no 95 % interval
     #[arg(long, value_name = "COUNT", help_heading = SEARCH, value_parser = args::count, default_value = "1")]
     repeat: u64,
-    /// Pin the generator to the first of these cores, and the system's threads to the others, in order
+    /// Pin the generator to the first of these cores, and the system's threads to the others, in order [default: the last core that this process may use, and those
+    /// before it]
     #[arg(long, value_name = "NUMBERS", help_heading = SYSTEM, value_parser = args::numbers)]
     pin: Option<List<u64>>,
     /// Seed of the traffic, of walks and of items
@@ -408,11 +409,12 @@ impl Args {
         groups
     }
 
-    /// The generator has the first core, the system's threads those behind it. A machine with one core has it for both.
+    /// The generator has the last core, the system's threads those before it: the first ones have the machine's interrupts, as a rule. A machine with one core has it
+    /// for both.
     fn cores(&self, threads: u32) -> Cores {
         let pins: Vec<u32> = match &self.pin {
             Some(pins) => pins.iter().map(|&core| core as u32).collect(),
-            None => allowed_cpus(),
+            None => allowed_cpus().into_iter().rev().collect(),
         };
         let Some((first, rest)) = pins.split_first() else {
             return Cores::default();

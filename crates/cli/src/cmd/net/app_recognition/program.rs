@@ -149,6 +149,7 @@ pub(super) fn measure(
             ..Plan::new(schedule, 0, args.runs.seed)
         },
         pool: Pool::default(),
+        core: args.cores().first().copied(),
     };
     let mut flows = Flows::default();
     let mut last: Option<Sent> = None;
@@ -212,8 +213,8 @@ fn sides(
     server: Arc<Meter>,
     dpu: Arc<Meter>,
 ) -> Result<Sides, String> {
-    let (pins, clock) = (args.runs.pins(), &shared.clock);
-    let cores = pins.get(1..).unwrap_or_default();
+    let (cores, clock) = (args.cores(), &shared.clock);
+    let cores = cores.get(1..).unwrap_or_default();
     let on = |name: &str, place: Place, make: Make| {
         host(vec![(name.to_owned(), make)], place, cores, clock)
     };

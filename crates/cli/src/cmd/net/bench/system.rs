@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use dpb_core::Clock;
+use dpb_core::measure::provenance::allowed_cpus;
 use dpb_net::pipeline::{Idle, Make, Settings};
 use dpb_net::trial::Hosted;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -47,6 +48,23 @@ impl Drop for Pinned {
             // It was there before; where it may not go back, it stays.
             let _ = sched_setaffinity(None, before);
         }
+    }
+}
+
+/// The cores of a generator and of the threads beside it, in this order: those that are asked for, or else the last ones that this process may use, if that is one for each
+/// thread. The first cores of a machine have its interrupts, as a rule: a generator on one is held up by each.
+pub(in crate::cmd::net) fn cores(asked: Vec<u32>, threads: u64) -> Vec<u32> {
+    match asked.is_empty() {
+        true => last_cores(allowed_cpus(), threads as usize),
+        false => asked,
+    }
+}
+
+/// The last of these cores, one for each thread; none if there are too few, or one thread has no other beside it to keep away from.
+fn last_cores(cpus: Vec<u32>, threads: usize) -> Vec<u32> {
+    match cpus.len() < threads.max(2) {
+        true => Vec::new(),
+        false => cpus.into_iter().rev().take(threads).collect(),
     }
 }
 
@@ -95,6 +113,16 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    #[test]
+    fn a_generator_has_the_last_core_and_the_program_those_before_it() {
+        assert_eq!(cores(vec![4, 2], 3), [4, 2]);
+        assert_eq!(last_cores(vec![0, 1, 2, 5], 3), [5, 2, 1]);
+        assert_eq!(last_cores(vec![0, 1], 1), [1]);
+        // Threads that share cores are left to the kernel.
+        assert!(last_cores(vec![0, 1], 3).is_empty());
+        assert!(last_cores(vec![0], 1).is_empty());
+    }
 
     /// The thread comes back to its cores, and one that was started before never left them.
     #[test]

@@ -99,7 +99,7 @@ pub(super) fn software(args: &Args, test: &Test<'_>, mut record: Record) -> Resu
     let bridge: Box<dyn Stage> = Box::new(bridge(vec![1, 0], Addresses::Kept));
     let mut ports = Between::new(Line::new("bridge", vec![bridge], DEPTH));
     let mut alone = Alone::new(args, test, &frames)?;
-    let _pinned = Pinned::on(args.runs.pins().first().copied())?;
+    let _pinned = Pinned::on(args.cores(test).first().copied())?;
     let part = |time: Duration| time / PARTS;
     // A lap, in which all flows begin.
     let (lap, time) = (frames.len(), part(args.runs.warm_up()));

@@ -76,9 +76,13 @@ pub(super) fn software(
         };
         loops.push((name, Box::new(make)));
     }
-    let pins = args.runs.pins();
-    let cores = pins.get(1..).unwrap_or_default();
-    let system = host(loops, test.place, cores, &clock)?;
+    let cores = args.cores(test);
+    let system = host(
+        loops,
+        test.place,
+        cores.get(1..).unwrap_or_default(),
+        &clock,
+    )?;
     let mut lab = Lab {
         clock: &*clock,
         from: spread(near_in),
@@ -86,6 +90,7 @@ pub(super) fn software(
         system,
         plan: plan(args, test, load),
         pool: Pool::default(),
+        core: cores.first().copied(),
     };
     // Before each trial, and behind the last one.
     let mut looks = Vec::new();
@@ -161,6 +166,7 @@ pub(super) fn hardware(
         system: card,
         plan: plan(args, test, load),
         pool: Pool::default(),
+        core: None,
     };
     let schedule = Schedule::constant(load.packets_per_s());
     let departures = schedule.departures().map_err(|error| error.to_string())?;

@@ -14,18 +14,12 @@ use super::super::bench::{self, Counted, OfRuns, Pinned};
 use super::super::traffic::frame_bytes_mean;
 use super::system::Bench;
 use super::{Args, Test, Work};
-use crate::cmd::sweep::{self, RunFlags};
+use crate::cmd::sweep;
 use crate::exit::Failure;
 use crate::{Globals, interrupt};
 
 /// Trials in vain, one after another, that end a run.
 const INVALID_MAX: u32 = 3;
-
-/// The cores of the program: those behind the first, which is the trial's.
-fn cores(runs: &RunFlags) -> Vec<u32> {
-    let pins = runs.pins();
-    pins.get(1..).unwrap_or_default().to_vec()
-}
 
 /// Carries a test out: a record of a load, or one of each goal.
 ///
@@ -39,12 +33,17 @@ pub(super) fn records(
 ) -> Result<Vec<Record>, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
     let generator = args.traffic.generator(args.runs.seed, test.chosen)?;
-    let bench = test
-        .system
-        .open(&clock, &cores(&args.runs), args.runs.seed, globals)?;
-    let pinned = Pinned::on(args.runs.pins().first().copied());
+    let cores = bench::cores(args.runs.pins(), 1 + test.system.threads());
+    let bench = test.system.open(
+        &clock,
+        cores.get(1..).unwrap_or_default(),
+        args.runs.seed,
+        globals,
+    )?;
+    let pinned = Pinned::on(cores.first().copied());
     let _pinned = pinned.map_err(Failure::unavailable)?;
-    let blank = bench.note(args.record(test));
+    let mut blank = bench.note(args.record(test));
+    blank.provenance.pinned = cores;
     let mut bench = Watched::new(bench);
     let mut runner = Runner {
         args,
