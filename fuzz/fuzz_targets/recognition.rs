@@ -233,7 +233,7 @@ fn verdict(
         verdict = verdict.or(outcome.verdict().copied());
     }
     let is_prompt = verdict.is_some();
-    let verdict = verdict.or_else(|| recognizer.end(&mut mark, 5).copied());
+    let verdict = verdict.or_else(|| recognizer.end(&mut mark, 5)?.verdict().copied());
     let verdict = verdict.map(|verdict| Verdict {
         packets: 0,
         ..verdict
