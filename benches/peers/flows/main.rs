@@ -43,7 +43,7 @@ struct Bench {
     goals: BTreeMap<String, f64>,
 }
 
-/// What is compared in one line.
+/// One line's comparison.
 struct Row<'a> {
     work: Work,
     flows: usize,
@@ -55,7 +55,7 @@ struct Row<'a> {
 struct Turns {
     name: &'static str,
     seconds: Vec<f64>,
-    /// Of each burst, where bursts are timed one by one.
+    /// The time of each burst, where bursts are timed one by one.
     bursts_ns: Vec<u64>,
 }
 

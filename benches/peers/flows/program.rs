@@ -151,7 +151,7 @@ fn table(flows: usize, clock: &Arc<dyn Clock>) -> Result<FlowTable> {
     Ok(FlowTable::new(&settings, Arc::clone(clock))?.forwarding(vec![1, 0]))
 }
 
-/// What this table counted; it has had so many packets.
+/// The table's counts, after so many packets.
 fn counted_by(table: FlowTable, clock: &dyn Clock, packets: u64) -> Result<Counted> {
     let totals = table.counts().read();
     ensure!(
@@ -318,7 +318,7 @@ impl Side for Alone {
     }
 }
 
-/// What a program on DPDK does.
+/// The work of a program on DPDK.
 struct Dpdk {
     table: libraries::Flows,
     burst: u32,

@@ -2,7 +2,7 @@
 
 use super::{Found, Slot};
 
-/// What a packet gets.
+/// The outcome for a packet.
 pub(super) trait Outcome: Copy {
     /// True if a packet without a flow begins one.
     const BEGINS: bool;

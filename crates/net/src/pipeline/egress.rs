@@ -22,7 +22,7 @@ pub enum WhenFull {
 #[derive(Debug)]
 pub(super) struct Egress {
     queues: Vec<VecDeque<Buf>>,
-    /// Of each port, true if only receiving from it makes room to send.
+    /// True, port by port, if only receiving from it makes room to send.
     looped: Vec<bool>,
     /// Packets of a list, at most: where they are held, so many and those of the bursts that are on their way.
     packets_max: usize,

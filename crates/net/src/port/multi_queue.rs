@@ -24,7 +24,7 @@ pub struct MultiQueue {
     ports: Vec<Box<dyn PacketPort>>,
     toeplitz: Toeplitz,
     when_full: WhenFull,
-    /// Of each port, the packets on their way to it. Empty between two calls.
+    /// The packets on their way to each port. Empty between two calls.
     queues: Vec<VecDeque<Buf>>,
     /// The port that is received from first.
     next: usize,

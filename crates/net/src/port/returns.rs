@@ -10,7 +10,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// The way back, for all threads.
 pub(crate) struct Returns {
-    /// Of each number that is free, the one below it.
+    /// The number below each one that is free.
     below: Box<[AtomicU32]>,
     /// The stack of numbers that have come back.
     top: AtomicU32,

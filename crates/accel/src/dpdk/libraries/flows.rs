@@ -81,7 +81,7 @@ impl Flows {
 }
 
 impl Received<'_> {
-    /// What a program on DPDK does with what it has received, in bursts of this many packets: asks for packets ahead, reads headers by `rte_net_get_ptype`,
+    /// The work of a program on DPDK on the packets that it has received, in bursts of this many: it asks for packets ahead, reads headers by `rte_net_get_ptype`,
     /// hashes each five-tuple by `rte_hash_crc` (addresses, ports and protocol as they stand in the packet, and zeroes), and goes on as [`Flows::pass`]. Says
     /// how many packets have no flow: there is no room for it, or they are no TCP or UDP over IPv4.
     ///

@@ -12,7 +12,7 @@ pub(super) use counted::{Counted, OfRuns, figure};
 pub(super) use searches::judge_searches;
 pub(super) use system::{Pinned, Place, cores, host, pin};
 
-/// Why a trial says nothing of its system, if it does not.
+/// The reason why a trial says nothing of its system, if it does not.
 pub(super) fn invalid(outcome: &Outcome) -> Option<String> {
     let offered = outcome.balance.offered;
     match outcome.validity {

@@ -129,7 +129,7 @@ impl PortName {
         }
     }
 
-    /// What figures of packets through the port rest on. Of an interface it is to be asked while it is there, in its network namespace; where no device can be found, software stands in
+    /// The evidence of figures of packets through the port. Of an interface it is to be asked while it is there, in its network namespace; where no device can be found, software stands in
     /// for one.
     pub(super) fn evidence(&self) -> Evidence {
         Evidence::of_device(match self {

@@ -449,7 +449,7 @@ fn epoch() -> Result<u64, Failure> {
     Ok(now?.as_nanos() as u64)
 }
 
-/// What figures of a program on these ports rest on.
+/// The evidence of figures of a program on these ports.
 fn evidence(program: &Program, ports: &[PortName]) -> Evidence {
     let mut stand_ins = Vec::new();
     let of_ports = ports.iter().map(PortName::evidence);

@@ -724,7 +724,7 @@ fn hairpins_between_shards() {
     assert_eq!(error, Some(whole));
 }
 
-/// What a NAT should be: the sessions with the time of their last packet, those that are over until they are looked at, and the outside end of each mapping, which it learns from the first packet.
+/// The model of a NAT: the sessions with the time of their last packet, those that are over until they are looked at, and the outside end of each mapping, which it learns from the first packet.
 #[derive(Default)]
 struct Model {
     sessions: HashMap<Tuple<u32>, u32>,

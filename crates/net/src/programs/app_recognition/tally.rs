@@ -32,7 +32,7 @@ pub struct Tallied {
     pub application: Option<Application>,
     /// The server's name as clients say it, which may be any bytes; empty where there is none, or where there was no room for it.
     pub name: Vec<u8>,
-    /// How many there were.
+    /// Their number.
     pub flows: u64,
 }
 

@@ -15,7 +15,7 @@ pub(in crate::cmd::net) struct Counted {
     counts: BTreeMap<String, u64>,
     /// Trials that say nothing.
     pub(in crate::cmd::net) invalid: u64,
-    /// Why the last of them does not.
+    /// The reason of the last of them.
     why: Option<String>,
     latencies: Latencies,
 }
@@ -81,7 +81,7 @@ impl Counted {
         record.samples.insert("latency_ns".to_owned(), samples);
     }
 
-    /// Why the last trial that says nothing does not.
+    /// The reason why the last invalid trial says nothing.
     pub(in crate::cmd::net) fn why_invalid(&self) -> &str {
         self.why.as_deref().unwrap_or("there was no trial")
     }

@@ -49,7 +49,7 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// What the trials with work since the last look have counted.
+/// The counts of trials with work since the last look.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) packets: Counted,

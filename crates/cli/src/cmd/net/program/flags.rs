@@ -28,10 +28,10 @@ pub struct ProgramFlags {
     /// Of `firewall`.
     #[command(flatten)]
     pub firewall: FirewallFlags,
-    /// Of `nat44`, `firewall` and `app-recognition`.
+    /// Flags of `nat44`, `firewall` and `app-recognition`.
     #[command(flatten)]
     pub flows: FlowFlags,
-    /// Of `app-recognition`, whose --rules are others than the firewall's.
+    /// Flags of `app-recognition`, whose --rules are others than the firewall's.
     #[arg(skip = usual::<RecognitionFlags>())]
     pub recognition: RecognitionFlags,
 }
@@ -92,7 +92,7 @@ pub struct FirewallFlags {
     pub rules: Option<PathBuf>,
 }
 
-/// What `app-recognition` takes.
+/// Flags of `app-recognition`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RecognitionFlags {
     /// What is done with packets, by what their flows are: KIND=ACTION, with commas between. What is not named passes

@@ -6,7 +6,7 @@ use dpb_net::port::Looped;
 
 use super::Program;
 
-/// How a dispatcher's loops are joined.
+/// The rings that join a dispatcher's loops.
 #[derive(Clone, Copy, Debug)]
 pub struct Rings {
     /// Bursts that a ring to another core holds.

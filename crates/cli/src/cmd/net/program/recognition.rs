@@ -45,7 +45,7 @@ pub struct Found {
     pub kind: String,
     /// The server's name, with escapes for what cannot be printed; empty where clients say none.
     pub server: String,
-    /// How many there were.
+    /// Their number.
     pub flows: u64,
 }
 

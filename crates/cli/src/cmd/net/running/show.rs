@@ -436,7 +436,7 @@ fn of_found(found: &[Found]) -> Table {
     table
 }
 
-/// What was done with packets, as the record has it.
+/// The work done on packets, as the record has it.
 fn of_actions(record: &Record) -> Table {
     let mut table = Table::new([
         Column::left("action"),
