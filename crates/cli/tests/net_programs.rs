@@ -71,6 +71,15 @@ serve() {
     done
 }
 client() { ip netns exec client "$@"; }
+# Measures into a file; again while the server listens to nobody, as it does between two clients.
+iperf() {
+    file=$1
+    shift
+    until client iperf3 -J -c 203.0.113.2 -t 1 "$@" > "$file"; do
+        grep -q 'Connection refused' "$file" || break
+        sleep 0.1
+    done
+}
 routed() {
     ip addr add 10.0.0.1/24 dev to-client
     ip addr add 203.0.113.1/24 dev to-server
@@ -406,9 +415,9 @@ routed
 ip -n server route add 10.0.0.0/24 via 203.0.113.1
 serve 5201 iperf3 -s
 start router forward --port af-packet:to-client --port af-packet:to-server --routes routes --threads 2
-client iperf3 -J -c 203.0.113.2 -t 1 > out
-client iperf3 -J -c 203.0.113.2 -t 1 -R > back
-client iperf3 -J -c 203.0.113.2 -t 1 -u -b 5M -l 1000 > datagrams
+iperf out
+iperf back -R
+iperf datagrams -u -b 5M -l 1000
 stop router
 "#,
     );
@@ -430,7 +439,7 @@ fn a_bridge_and_a_firewall_need_no_addresses() {
 bridged
 serve 5201 iperf3 -s
 start bridge forward --port af-packet:to-client --port af-packet:to-server
-client iperf3 -J -c 203.0.113.2 -t 1 > out
+iperf out
 stop bridge
 https 443
 printf '%s\n' '# Files, and nothing else.' 'allow tcp from any to 203.0.113.2 port 443' 'default deny' > rules
@@ -477,8 +486,8 @@ serve 5201 iperf3 -s
 python3 watch.py far-a > seen &
 watching=$!
 until grep -q watching seen; do sleep 0.05; done
-client iperf3 -J -c 203.0.113.2 -t 1 > out
-client iperf3 -J -c 203.0.113.2 -t 1 -R > back
+iperf out
+iperf back -R
 wait $watching
 stop near far
 cat seen
