@@ -109,7 +109,7 @@ fn sealed(version: u8, connection: u8, number: u32, frames: &[u8]) -> Vec<u8> {
     initial.around(&frames)
 }
 
-/// What carries a hello.
+/// The carrier of a hello.
 #[derive(Clone, Copy, PartialEq)]
 enum Carrier {
     /// Records of at most so many bytes.

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::tls::{Codes, Hello};
 
-/// What carries a hello.
+/// The carrier of a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// TLS over TCP.

@@ -328,9 +328,9 @@ pub(super) struct Stream {
     pub(super) filled: Filled,
     /// Bytes that a reader waits for.
     pub(super) wanted: u16,
-    /// What readers have looked at.
+    /// The looks of readers.
     pub(super) read: Looks,
-    /// What was handed out for rules.
+    /// The looks of rules.
     pub(super) shown: Looks,
     /// True if the base is known: by a SYN, or by a packet.
     pub(super) has_base: bool,

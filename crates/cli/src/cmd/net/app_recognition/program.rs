@@ -14,7 +14,7 @@ use dpb_net::programs::forward::{Addresses, bridge};
 use dpb_net::traffic::{Replay, Schedule};
 use dpb_net::trial::{Plan, Pool};
 
-use super::right::{self, Flows, Sent};
+use super::right::{self, EVERY, Flows, SAMPLES_MAX, Sent};
 use super::{Args, Engines, Offered, Side, Test};
 use crate::Globals;
 use crate::cmd::net::bench::{Place, host};
@@ -28,9 +28,6 @@ pub(super) const DEPTH: NonZeroU32 = NonZeroU32::new(4).expect("four");
 const LINE: usize = 8;
 /// The longest payload of a frame.
 const PAYLOAD_BYTES_MAX: usize = 16_000;
-/// One result in so many is kept to be checked, and so many of a test.
-const EVERY: u64 = 61;
-const SAMPLES_MAX: usize = 512;
 /// Flows whose verdicts are kept in a trial.
 const FLOWS_MAX: usize = 1 << 18;
 

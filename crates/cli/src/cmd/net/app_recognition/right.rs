@@ -14,6 +14,10 @@ use dpb_net::traffic::{Generator, StampKey, Traffic};
 use super::{Compression, Offered};
 use crate::Globals;
 
+/// One result of an operator in so many is kept to be checked at the end, and so many at most.
+pub(in crate::cmd::net) const EVERY: u64 = 61;
+pub(in crate::cmd::net) const SAMPLES_MAX: usize = 512;
+
 /// A flow by its ends, in order, and true for TCP.
 type Key = ([(u128, u16); 2], bool);
 

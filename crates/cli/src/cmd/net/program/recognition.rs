@@ -15,13 +15,11 @@ use dpb_net::recognition::{self, Applications};
 
 use super::maker::Maker;
 use crate::Globals;
-use crate::cmd::net::app_recognition::{Compression, RULES, right};
+use crate::cmd::net::app_recognition::right::{self, EVERY, SAMPLES_MAX};
+use crate::cmd::net::app_recognition::{Compression, RULES};
 use crate::cmd::net::traffic::word;
 use crate::exit::Failure;
 
-/// One result in so many is kept to be checked at the end, and so many at most.
-const EVERY: u64 = 61;
-const SAMPLES_MAX: usize = 512;
 /// Names of servers that are counted one by one.
 const NAMES_MAX: usize = 256;
 
