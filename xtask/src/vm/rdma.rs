@@ -381,11 +381,13 @@ impl Results {
         let copied = count(&|record| record["parameters"]["backend"] == "rdma/rxe0");
         let is_beside = |record: &Value, tool: &str| {
             let values = &record["samples"]["bytes_per_s"]["values"];
+            // perftest prints no number for a run in which its sampling of the CPU's clock was disturbed, one of some twenty here.
+            let runs_min = if tool == "dpb" { BESIDE_RUNS } else { 1 };
             record["parameters"]["tool"] == tool
                 && record["parameters"]["role"] == "client"
                 && values
                     .as_array()
-                    .is_some_and(|runs| runs.len() == BESIDE_RUNS)
+                    .is_some_and(|runs| (runs_min..=BESIDE_RUNS).contains(&runs.len()))
         };
         let beside = ["dpb", "perftest"].map(|tool| count(&|record| is_beside(record, tool)));
         let is_remote = |record: &Value| {
@@ -406,7 +408,7 @@ impl Results {
             (copied == 0, "op: no record of rdma/rxe0"),
             (
                 beside != [1, 1],
-                "repeat-beside: not one record of each tool with a value of each run",
+                "repeat-beside: not one record of each tool, dpb's with a value of each run and perftest's with one at least",
             ),
             (ended("done") == 0, "remote-op: no record"),
             (ended("failed") == 0, "remote-unplugged: no failure"),
@@ -578,5 +580,12 @@ mod tests {
             assert!(results.judge().is_err(), "{wrong}");
         }
         assert!(Results::read(&good().replace("end\n", "")).is_err());
+        // perftest's runs come last.
+        let good = good();
+        let (before, after) = good.rsplit_once("[1.0,2.0,3.0]").expect("perftest's");
+        for (values, is_good) in [("[1.0,2.0]", true), ("[]", false)] {
+            let results = Results::read(&format!("{before}{values}{after}")).expect("readable");
+            assert_eq!(results.judge().is_ok(), is_good, "{values}");
+        }
     }
 }
