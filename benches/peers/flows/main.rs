@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use dpb_core::measure::Ratio;
 use serde::Deserialize;
 
-use sides::{Hashbrown, Ours, RteHash, Side};
+use sides::{Hashbrown, Ours, RteHash, Side, TwoLines};
 use traffic::{Packets, Traffic, Work};
 
 /// Rounds, in each of which every side has its turn; their order goes round.
@@ -200,6 +200,10 @@ fn compare(row: &Row<'_>, is_timed: bool) -> Result<(usize, Vec<Turns>)> {
         Box::new(Hashbrown::new(flows, true)),
         Box::new(Hashbrown::new(flows, false)),
     ];
+    if row.work == Work::Count {
+        let bound = TwoLines::new(flows).context("no memory for a bound")?;
+        sides.push(Box::new(bound));
+    }
     match RteHash::new(flows) {
         Ok(side) => sides.push(Box::new(side)),
         Err(why) => println!("rte_hash is left out: {why}"),
@@ -215,16 +219,15 @@ fn compare(row: &Row<'_>, is_timed: bool) -> Result<(usize, Vec<Turns>)> {
             let (side, turns) = (&mut sides[nth], &mut turns[nth]);
             side.prepare(&bursts);
             turns.bursts_ns.reserve(bursts.len());
-            let start = Instant::now();
-            // Each side pays for these clocks: a burst begins where the one before it ended.
-            let mut began = start;
+            let before = turns.bursts_ns.len();
             for at in 0..bursts.len() {
-                side.burst(at, round as u32);
-                let ended = Instant::now();
-                turns.bursts_ns.push((ended - began).as_nanos() as u64);
-                began = ended;
+                side.ready(at);
+                let start = Instant::now();
+                side.burst(round as u32);
+                turns.bursts_ns.push(start.elapsed().as_nanos() as u64);
             }
-            turns.seconds.push((began - start).as_secs_f64());
+            let took_ns: u64 = turns.bursts_ns[before..].iter().sum();
+            turns.seconds.push(took_ns as f64 / 1e9);
         }
         let right = traffic.counted();
         for side in &sides {

@@ -1,9 +1,11 @@
 //! The whole program beside what one on DPDK does: the same frames in the same bursts, from headers to counters.
 //!
 //! dpb's side is what `dpb net flow-table --mode closed` runs, with its two ports in memory. DPDK's side has none, so the program's stage stands beside them without
-//! ports, too. Frames are handed to these by a port, by mbufs that are written over them, and in bursts; none of this is timed.
+//! ports, too. Frames are handed to these by a port, by mbufs that are written over them, and in bursts; none of this is timed. Every side's frames have just been
+//! written, as a card's are that writes to the last cache: DPDK's mbufs by the copy, dpb's in place.
 
 use std::collections::{HashMap, VecDeque};
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -110,6 +112,13 @@ fn frames(flows: usize, packets_min: usize) -> Result<VecDeque<Buf>> {
     (0..packets as u64).map(frame).collect()
 }
 
+/// Writes a frame's bytes, which stay as they are.
+fn write(frame: &mut Buf) {
+    for byte in frame.iter_mut() {
+        *byte = black_box(*byte);
+    }
+}
+
 /// The packets of each flow, by the bytes of the frames alone.
 fn counted(frames: &VecDeque<Buf>) -> Result<HashMap<Key, u64>> {
     let mut counted = HashMap::new();
@@ -202,6 +211,7 @@ impl Side for Program {
         let mut busy = Duration::ZERO;
         for _ in 0..frames.len() / FED {
             self.fed.extend(frames.drain(..FED));
+            self.fed.iter_mut().for_each(write);
             self.near.send(&mut self.fed)?;
             let began = Instant::now();
             while self.shard.turn()? > 0 {}
@@ -293,7 +303,8 @@ impl Side for Alone {
         let mut busy = Duration::ZERO;
         for _ in 0..frames.len() / FED {
             for mut burst in self.done.drain(..) {
-                for frame in frames.drain(..self.burst) {
+                for mut frame in frames.drain(..self.burst) {
+                    write(&mut frame);
                     burst.push(frame, Mark::of(0));
                 }
                 self.ready.push_back(burst);

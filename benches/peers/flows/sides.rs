@@ -1,11 +1,14 @@
 //! The sides: dpb's table, hashbrown as it is used and with prefetches by hand, DPDK's rte_hash.
 #![allow(unsafe_code)]
 
+use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use anyhow::Result;
 use dpb_accel::dpdk::libraries::{Flows, Libraries};
-use dpb_net::flow::{Direction, Found, HashKey, Table, Timeouts, V4};
+use dpb_core::huge::Huge;
+use dpb_core::prefetch::prefetch_item;
+use dpb_net::flow::{Direction, Found, HashKey, Seen, Table, Timeouts, V4};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
@@ -18,8 +21,10 @@ pub(crate) trait Side {
     fn begin(&mut self, packets: &Packets);
     /// Takes the bursts of a turn, and does what a program has done before it looks up flows.
     fn prepare(&mut self, bursts: &[Packets]);
-    /// Does burst number `at`.
-    fn burst(&mut self, at: usize, now: u32);
+    /// Copies burst number `at` to where each burst lies: a program has just read its packets' keys, and has them in its caches.
+    fn ready(&mut self, at: usize);
+    /// Does the burst that is ready.
+    fn burst(&mut self, now: u32);
     /// Packets of a flow.
     fn packets(&self, key: &Key) -> u64;
 }
@@ -29,7 +34,8 @@ pub(crate) struct Ours {
     name: &'static str,
     table: Table<2>,
     bursts: Vec<Packets>,
-    ending: Vec<Vec<V4>>,
+    seen: Vec<Seen<2>>,
+    ending: Vec<V4>,
     found: Vec<Found>,
     /// The time of the last burst: a flow is over or not by a clock that does not go back.
     now: u32,
@@ -41,6 +47,7 @@ impl Ours {
             name,
             table: Table::new(flows, HashKey::new(1), Timeouts::default())?,
             bursts: Vec::new(),
+            seen: Vec::new(),
             ending: Vec::new(),
             found: Vec::new(),
             now: 0,
@@ -61,16 +68,20 @@ impl Side for Ours {
 
     fn prepare(&mut self, bursts: &[Packets]) {
         self.bursts = bursts.to_vec();
-        let ending = bursts.iter().map(|burst| burst.ending.iter());
-        self.ending = ending.map(|it| it.map(|seen| seen.key).collect()).collect();
     }
 
-    fn burst(&mut self, at: usize, now: u32) {
+    fn ready(&mut self, at: usize) {
+        self.seen.clone_from(&self.bursts[at].seen);
+        self.ending.clear();
+        let ending = self.bursts[at].ending.iter();
+        self.ending.extend(ending.map(|seen| seen.key));
+    }
+
+    fn burst(&mut self, now: u32) {
         self.found.clear();
         self.now = now;
-        let ending = &self.ending[at];
-        self.table.end_burst(ending, |_| {});
-        (self.table).burst(&self.bursts[at].seen, now, &mut self.found, |_| {});
+        self.table.end_burst(&self.ending, |_| {});
+        (self.table).burst(&self.seen, now, &mut self.found, |_| {});
         assert!(!self.found.contains(&Found::Full), "nothing is lost");
     }
 
@@ -79,6 +90,83 @@ impl Side for Ours {
         flow.map_or(0, |flow| {
             flow.packets(Direction::Up) + flow.packets(Direction::Down)
         })
+    }
+}
+
+/// What no table of this layout can be faster than: the memory that dpb's reads and writes for a packet, a bucket's line and then a flow's, without hashes, tags or keys.
+/// Where they are is known beforehand.
+pub(crate) struct TwoLines {
+    numbers: HashMap<Key, u32>,
+    buckets: Huge<[u64; 8]>,
+    flows: Huge<[u64; 8]>,
+    bursts: Vec<Vec<u32>>,
+    ready: Vec<u32>,
+}
+
+impl TwoLines {
+    pub(crate) fn new(flows: usize) -> Option<Self> {
+        Some(Self {
+            numbers: HashMap::new(),
+            // Ten places a bucket, six of ten taken.
+            buckets: Huge::filled([0; 8], flows / 6 + 1)?,
+            flows: Huge::filled([0; 8], flows)?,
+            bursts: Vec::new(),
+            ready: Vec::new(),
+        })
+    }
+}
+
+/// A bucket for a number, anywhere.
+fn bucket(number: u32, buckets: usize) -> usize {
+    let hash = u64::from(number.wrapping_mul(0x9e37_79b1));
+    ((hash * buckets as u64) >> 32) as usize
+}
+
+impl Side for TwoLines {
+    fn name(&self) -> &'static str {
+        "two-lines"
+    }
+
+    fn begin(&mut self, packets: &Packets) {
+        for (number, key) in packets.keys.iter().enumerate() {
+            self.flows[number][0] += 1;
+            self.numbers.insert(*key, number as u32);
+        }
+    }
+
+    fn prepare(&mut self, bursts: &[Packets]) {
+        let numbers = |burst: &Packets| burst.keys.iter().map(|key| self.numbers[key]).collect();
+        self.bursts = bursts.iter().map(numbers).collect();
+    }
+
+    fn ready(&mut self, at: usize) {
+        self.ready.clone_from(&self.bursts[at]);
+    }
+
+    fn burst(&mut self, now: u32) {
+        const AHEAD: usize = 16;
+        let count = self.ready.len();
+        for step in 0..count + 2 * AHEAD {
+            if let Some(number) = self.ready.get(step) {
+                prefetch_item(&self.buckets, bucket(*number, self.buckets.len()));
+            }
+            if let Some(number) = self.ready.get_mut(step.wrapping_sub(AHEAD)) {
+                let bucket = bucket(*number, self.buckets.len());
+                // All of a bucket's words are zero, which the compiler does not know: the flow waits for its bucket.
+                *number |= self.buckets[bucket][0] as u32;
+                prefetch_item(&self.flows, *number as usize);
+            }
+            if let Some(number) = self.ready.get(step.wrapping_sub(2 * AHEAD)) {
+                let flow = &mut self.flows[*number as usize];
+                flow[0] += 1;
+                flow[1] += u64::from(BYTES);
+                flow[2] = u64::from(now);
+            }
+        }
+    }
+
+    fn packets(&self, key: &Key) -> u64 {
+        self.flows[self.numbers[key] as usize][0]
     }
 }
 
@@ -95,6 +183,8 @@ pub(crate) struct Hashbrown {
     table: HashTable<(Key, Line)>,
     state: FixedState,
     bursts: Vec<Packets>,
+    keys: Vec<Key>,
+    ending: Vec<Key>,
     is_prefetched: bool,
 }
 
@@ -105,6 +195,8 @@ impl Hashbrown {
             table: HashTable::with_capacity(flows),
             state: FixedState::default(),
             bursts: Vec::new(),
+            keys: Vec::new(),
+            ending: Vec::new(),
             is_prefetched,
         }
     }
@@ -190,16 +282,24 @@ impl Side for Hashbrown {
         self.bursts = bursts.to_vec();
     }
 
-    fn burst(&mut self, at: usize, now: u32) {
+    fn ready(&mut self, at: usize) {
+        self.keys.clone_from(&self.bursts[at].keys);
+        self.ending.clone_from(&self.bursts[at].ending_keys);
+    }
+
+    fn burst(&mut self, now: u32) {
         const BURST_MAX: usize = 256;
-        let burst = std::mem::take(&mut self.bursts[at]);
-        for key in &burst.ending_keys {
+        let (burst, ending) = (
+            std::mem::take(&mut self.keys),
+            std::mem::take(&mut self.ending),
+        );
+        for key in &ending {
             let hash = Self::hash(&self.state, key);
             if let Ok(entry) = self.table.find_entry(hash, |(other, _)| other == key) {
                 entry.remove();
             }
         }
-        for keys in burst.keys.chunks(BURST_MAX) {
+        for keys in burst.chunks(BURST_MAX) {
             let mut hashes = [0; BURST_MAX];
             for (hash, key) in hashes.iter_mut().zip(keys) {
                 *hash = Self::hash(&self.state, key);
@@ -218,6 +318,7 @@ impl Side for Hashbrown {
                 }
             }
         }
+        (self.keys, self.ending) = (burst, ending);
     }
 
     fn packets(&self, key: &Key) -> u64 {
@@ -231,9 +332,11 @@ impl Side for Hashbrown {
 pub(crate) struct RteHash {
     table: Flows,
     bursts: Vec<Hashed>,
+    ready: Hashed,
 }
 
 /// A burst as one piece of memory.
+#[derive(Default)]
 struct Hashed {
     keys: Vec<u8>,
     hashes: Vec<u32>,
@@ -249,6 +352,7 @@ impl RteHash {
         Ok(Self {
             table: table.map_err(|why| why.to_string())?,
             bursts: Vec::new(),
+            ready: Hashed::default(),
         })
     }
 
@@ -286,14 +390,23 @@ impl Side for RteHash {
         self.bursts = bursts.iter().map(hashed).collect();
     }
 
-    fn burst(&mut self, at: usize, now: u32) {
+    fn ready(&mut self, at: usize) {
+        let (burst, ready) = (&self.bursts[at], &mut self.ready);
+        ready.keys.clone_from(&burst.keys);
+        ready.hashes.clone_from(&burst.hashes);
+        ready.lens.clone_from(&burst.lens);
+        ready.ending.clone_from(&burst.ending);
+        ready.ending_hashes.clone_from(&burst.ending_hashes);
+    }
+
+    fn burst(&mut self, now: u32) {
         let Hashed {
             keys,
             hashes,
             lens,
             ending,
             ending_hashes,
-        } = &mut self.bursts[at];
+        } = &mut self.ready;
         if ending.is_empty() {
             self.table.count(keys, hashes, lens, 64, now);
         } else {

@@ -4,14 +4,14 @@
 /// The places of a bucket.
 pub(super) const PLACES: usize = 10;
 
-/// Sixteen bits of a hash, never zero.
+/// Fifteen bits of a hash, and one that is set, so that no tag is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag(u16);
 
 impl Tag {
     #[inline(always)]
     pub(super) fn of(hash: u64) -> Self {
-        Self((hash as u16).max(1))
+        Self(hash as u16 | 1 << 15)
     }
 
     /// 32 bits that depend on all of the tag's.

@@ -22,15 +22,11 @@ pub enum TableError {
 
 /// Numbers that buckets hold.
 const FLOWS_MAX: usize = Bucket::NUMBERS_MAX;
-/// Packets between a packet's hash and the look at its tags, and as many to its flow: a line from the last cache takes about as long as so many packets. Steps of different
-/// packets alternate, so that lines are asked for one by one: a core keeps track of ten to sixteen, and waits where more are asked for at once.
-const AHEAD: usize = 16;
-/// Packets between the look at a packet's first bucket and the one at its second.
-const ELSEWHERE: usize = AHEAD / 2;
-/// Places for packets under way, a power of two.
-const RING: usize = 64;
-/// In place of a flow's number: its first bucket does not show it.
-const NOWHERE: u32 = u32::MAX;
+/// Packets that take each step together. Two groups have the steps between the two of one packet, which is as long as a line takes from the last cache; and a core keeps
+/// track of ten to sixteen lines at once.
+const GROUP: usize = 16;
+/// Groups under way, a power of two: hashed, looked up, counted.
+const GROUPS: usize = 4;
 /// Flows that end together.
 const BLOCK: usize = 16;
 
@@ -43,6 +39,8 @@ pub struct Table<const N: usize> {
     hash_key: HashKey,
     timeouts: Timeouts,
     limits: Limits,
+    /// By their numbers in a burst, modulo [`GROUPS`]. What is in them has no meaning between two bursts.
+    under_way: [Group; GROUPS],
     /// The next flow to be looked at for its end, and when the last one was.
     swept: usize,
     swept_ms: u32,
@@ -50,12 +48,21 @@ pub struct Table<const N: usize> {
 }
 
 /// Packets on their way through [`Table::burst`].
-struct UnderWay {
-    hashes: [u64; RING],
-    /// The likely flow of each packet.
-    numbers: [u32; RING],
-    /// Packets of these that are about to begin a flow.
-    beginning: usize,
+#[derive(Clone, Copy)]
+struct Group {
+    hashes: [u64; GROUP],
+    /// The likely flow of each packet; any number where there is none.
+    numbers: [u32; GROUP],
+    /// A bit for each packet that the first bucket shows no flow for, the group's first packet lowest.
+    elsewhere: u32,
+}
+
+impl Group {
+    const EMPTY: Self = Self {
+        hashes: [0; GROUP],
+        numbers: [0; GROUP],
+        elsewhere: 0,
+    };
 }
 
 impl<const N: usize> Table<N> {
@@ -77,6 +84,7 @@ impl<const N: usize> Table<N> {
             free,
             hash_key,
             limits: timeouts.by_number(),
+            under_way: [Group::EMPTY; GROUPS],
             timeouts,
             swept: 0,
             swept_ms: 0,
@@ -170,7 +178,7 @@ impl<const N: usize> Table<N> {
         self.each(packets, now_ms, known, |_| true, ended);
     }
 
-    /// Each packet in four steps, between which others have theirs: hash, tags, tags of the second bucket, flow.
+    /// Each group of packets in four steps, between which others have theirs: hashes, tags, tags of second buckets, flows.
     #[inline(always)]
     fn each<O: Outcome>(
         &mut self,
@@ -180,96 +188,88 @@ impl<const N: usize> Table<N> {
         mut may_begin: impl FnMut(usize) -> bool,
         mut ended: impl FnMut(&Flow<N>),
     ) {
-        let count = packets.len();
         let before = outcomes.len();
-        outcomes.resize(before + count, O::NONE);
+        outcomes.resize(before + packets.len(), O::NONE);
         let outcomes = &mut outcomes[before..];
-        let mut under_way = UnderWay {
-            hashes: [0; RING],
-            numbers: [0; RING],
-            beginning: 0,
-        };
-        for step in 0..count + 2 * AHEAD {
-            if let Some(packet) = packets.get(step) {
-                let hash = self.hash_key.hash(&packet.key);
-                under_way.hashes[step % RING] = hash;
-                self.index.prefetch(hash);
+        for step in 0..packets.len().div_ceil(GROUP) + 2 {
+            self.ask(group(packets, step), step);
+            // Before the first group there is none.
+            let looking = step.wrapping_sub(1);
+            let looked = group(packets, looking).len();
+            self.look(looked, looking);
+            let counting = step.wrapping_sub(2);
+            let numbers = self.under_way[counting % GROUPS].numbers;
+            let packets = group(packets, counting);
+            let outcomes = group_mut(outcomes, counting);
+            // By places: zipped iterators compile to twice the instructions here.
+            for at in 0..packets.len().min(GROUP) {
+                let (packet, number) = (&packets[at], numbers[at]);
+                outcomes[at] = match self.count(packet, number, now_ms) {
+                    true => O::known(Slot(number)),
+                    false => {
+                        let hash = self.under_way[counting % GROUPS].hashes[at];
+                        let may_begin = || may_begin(counting * GROUP + at);
+                        self.count_unlikely(packet, hash, now_ms, may_begin, &mut ended)
+                    }
+                };
             }
-            // Below zero it is beyond all packets.
-            let at = step.wrapping_sub(AHEAD);
-            if at < count {
-                self.look(&mut under_way, at);
-            }
-            let at = step.wrapping_sub(AHEAD + ELSEWHERE);
-            if at < count && under_way.numbers[at % RING] == NOWHERE {
-                self.look_elsewhere(&mut under_way, at);
-            }
-            let at = step.wrapping_sub(2 * AHEAD);
-            if let (Some(packet), Some(outcome)) = (packets.get(at), outcomes.get_mut(at)) {
-                let (may_begin, ended) = (&mut may_begin, &mut ended);
-                *outcome = self.count(packet, &mut under_way, at, now_ms, may_begin, ended);
-            }
+            self.look_elsewhere(looking);
         }
-        self.stats.offered += count as u64;
+        self.stats.offered += packets.len() as u64;
     }
 
-    /// Asks for the flow that the first bucket's tags show, or for the second bucket.
+    /// Hashes a group's packets and asks for their first buckets.
     #[inline(always)]
-    fn look(&self, under_way: &mut UnderWay, at: usize) {
-        let hash = under_way.hashes[at % RING];
-        let (number, is_there) = self.index.likely(hash);
-        if is_there {
-            under_way.numbers[at % RING] = number;
+    fn ask(&mut self, packets: &[Seen<N>], group: usize) {
+        let hashes = &mut self.under_way[group % GROUPS].hashes;
+        for (packet, kept) in packets.iter().zip(hashes) {
+            let hash = self.hash_key.hash(&packet.key);
+            *kept = hash;
+            self.index.prefetch(hash);
+        }
+    }
+
+    /// Asks for the flows that the first buckets' tags show, or for the second buckets.
+    #[inline(always)]
+    fn look(&mut self, count: usize, group: usize) {
+        let group = &mut self.under_way[group % GROUPS];
+        let mut elsewhere = 0;
+        for at in 0..count.min(GROUP) {
+            let (number, is_there) = self.index.likely(group.hashes[at]);
             prefetch_lines(&self.flows, number as usize);
-        } else {
-            under_way.numbers[at % RING] = NOWHERE;
-            self.index.prefetch_second(hash);
+            group.numbers[at] = number;
+            elsewhere |= u32::from(!is_there) << at;
+        }
+        group.elsewhere = elsewhere;
+        for at in bits(group.elsewhere) {
+            self.index.prefetch_second(group.hashes[at]);
         }
     }
 
-    /// Asks for the flow that the second bucket's tags show, or for the one that will begin.
+    /// Asks for the flows that the second buckets' tags show, or for the ones that will begin.
     #[inline(always)]
-    fn look_elsewhere(&self, under_way: &mut UnderWay, at: usize) {
-        let hash = under_way.hashes[at % RING];
-        if let Some(number) = self.index.likely_second(hash) {
-            under_way.numbers[at % RING] = number;
-            prefetch_lines(&self.flows, number as usize);
-        } else {
-            under_way.beginning += 1;
-            let next = self.free.len().wrapping_sub(under_way.beginning);
-            if let Some(number) = self.free.get(next) {
-                prefetch_lines(&self.flows, *number as usize);
+    fn look_elsewhere(&mut self, group: usize) {
+        let group = &mut self.under_way[group % GROUPS];
+        let mut beginning = 0;
+        for at in bits(group.elsewhere) {
+            if let Some(number) = self.index.likely_second(group.hashes[at]) {
+                group.numbers[at] = number;
+                prefetch_lines(&self.flows, number as usize);
+            } else {
+                beginning += 1;
+                let next = self.free.len().wrapping_sub(beginning);
+                if let Some(number) = self.free.get(next) {
+                    prefetch_lines(&self.flows, *number as usize);
+                }
             }
         }
     }
 
-    /// Counts a packet at its flow.
+    /// Counts the packet at the flow with this number, and says so; not if that is another flow, is over, or begins anew.
     #[inline(always)]
-    fn count<O: Outcome>(
-        &mut self,
-        packet: &Seen<N>,
-        under_way: &mut UnderWay,
-        at: usize,
-        now_ms: u32,
-        may_begin: &mut impl FnMut(usize) -> bool,
-        ended: &mut impl FnMut(&Flow<N>),
-    ) -> O {
-        let number = under_way.numbers[at % RING];
-        let mut is_known = false;
-        // No flow has the number that stands for none.
-        if let Some(flow) = self.flows.get_mut(number as usize)
-            && flow.key == packet.key
-        {
-            is_known = flow.count(packet, &self.limits, now_ms);
-        }
-        if is_known {
-            return O::known(Slot(number));
-        }
-        if number == NOWHERE {
-            under_way.beginning -= 1;
-        }
-        let hash = under_way.hashes[at % RING];
-        self.count_unlikely(packet, hash, now_ms, || may_begin(at), ended)
+    fn count(&mut self, packet: &Seen<N>, number: u32, now_ms: u32) -> bool {
+        let flow = self.flows.get_mut(number as usize);
+        flow.is_some_and(|flow| flow.key == packet.key && flow.count(packet, &self.limits, now_ms))
     }
 
     /// Counts a packet whose flow is not where its tag led first, or is over, or is not there.
@@ -458,6 +458,31 @@ impl<const N: usize> Table<N> {
     pub(super) fn overflowed(&self) -> usize {
         self.index.overflowed()
     }
+}
+
+/// Places of the bits of a group that are set, the lowest first.
+#[inline(always)]
+fn bits(mut set: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = set.trailing_zeros() as usize;
+        set &= set.wrapping_sub(1);
+        (at < GROUP).then_some(at)
+    })
+}
+
+/// A group of a burst's items; fewer at the end, none behind it.
+#[inline(always)]
+fn group<T>(items: &[T], group: usize) -> &[T] {
+    let start = group.saturating_mul(GROUP).min(items.len());
+    &items[start..(start + GROUP).min(items.len())]
+}
+
+/// As [`group`].
+#[inline(always)]
+fn group_mut<T>(items: &mut [T], group: usize) -> &mut [T] {
+    let start = group.saturating_mul(GROUP).min(items.len());
+    let end = (start + GROUP).min(items.len());
+    &mut items[start..end]
 }
 
 impl<const N: usize> std::fmt::Debug for Table<N> {
