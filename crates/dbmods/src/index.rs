@@ -1,0 +1,66 @@
+//! Ordered indexes of byte keys and byte values: two engines behind one trait.
+//!
+//! An [`Index`] is shared by threads. A thread reads through a [`Session`] of its own, and writes through the index itself. [`Tree`] is
+//! ours: a B+tree in memory, which is lost with its process. [`Lmdb`] is LMDB, a file, through the heed crate.
+//!
+//! ```
+//! use dpb_dbmods::index::{Found, Index, Keys, Snapshot, Tree, TreeOptions, Values, Write};
+//!
+//! # fn main() -> Result<(), dpb_dbmods::index::IndexError> {
+//! let index = Tree::new(TreeOptions::default())?;
+//! index.apply(&[
+//!     Write::Put { key: b"k0000001", value: b"one" },
+//!     Write::Put { key: b"k0000002", value: b"two" },
+//! ])?;
+//!
+//! // A burst of keys. The value of key i lies at bytes i * 8.
+//! let mut session = index.session()?;
+//! let (mut bytes, mut found) = ([0; 16], [Found::Absent; 2]);
+//! let mut values = Values::new(&mut bytes, 8, &mut found)?;
+//! session.get_batch(Keys::Eight(&[*b"k0000002", *b"k0000009"]), &mut values)?;
+//! assert_eq!(values.value(0), Some(&b"two"[..]));
+//! assert_eq!(values.value(1), None);
+//!
+//! // All reads of a snapshot see the same transactions.
+//! let mut snapshot = Snapshot::of(&mut *session)?;
+//! index.delete(b"k0000001")?;
+//! let mut keys = 0;
+//! snapshot.scan(b"", 10, &mut |_key, _value| {
+//!     keys += 1;
+//!     std::ops::ControlFlow::Continue(())
+//! })?;
+//! assert_eq!(keys, 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Promises of both engines
+//!
+//! * **Order.** Keys are ordered as byte strings, a prefix before what it begins.
+//! * **Isolation.** A transaction ([`Index::apply`]) is seen whole or not at all. One call of a session reads one snapshot, the newest
+//!   that was committed when the call began; a [`Snapshot`] reads the same one in every call. Transactions write without reading, so they are
+//!   serialisable; reads are snapshot reads. A read that begins after a write returned sees that write.
+//! * **Readers** take no lock and never wait for a transaction.
+//! * **Writers** take turns, one transaction at a time, as in LMDB. Writes to several ranges go in parallel when each range is an index of its own.
+//! * **Durability** is a property of the engine: none for [`Tree`], as asked for [`Lmdb`] ([`Durability`]).
+//! * **Memory.** A snapshot that is held keeps what it sees, so the index grows while others write.
+
+mod engine;
+mod error;
+mod layout;
+mod lmdb;
+mod tree;
+
+pub use engine::{Index, Session, Snapshot, Usage, Write};
+pub use error::IndexError;
+pub use layout::{Found, Keys, Values};
+pub use lmdb::{Durability, Lmdb, LmdbOptions};
+pub use tree::{Tree, TreeOptions};
+
+/// Bytes of a key, at most: LMDB's limit, which both engines keep so that one can replace the other.
+pub const KEY_BYTES_MAX: usize = 511;
+/// Bytes of a value, at most.
+pub const VALUE_BYTES_MAX: usize = (16 << 20) - 1;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! Mistakes that tests plant, which the checker of histories must find.
+
+use std::cell::Cell;
+
+use super::leaf::LEAF;
+
+/// A way to do it wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// None, and no pause.
+    None,
+    /// None, with pauses.
+    Pauses,
+    /// Readers of leaves do not ask whether the version holds.
+    NoLeafVersion,
+    /// Readers of inner nodes do not.
+    NoInnerVersion,
+    /// Readers take the newest version of each entry.
+    SeesTheNewest,
+    /// Transactions are made public write by write.
+    CommitsEarly,
+    /// The writer forgets what is still read.
+    ForgetsEarly,
+}
+
+thread_local! {
+    static PAUSES: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Fault {
+    /// True if the version of such a node is not asked for.
+    pub(super) fn skips<T, const W: usize>(self, _node: &[T; W]) -> bool {
+        match self {
+            Self::NoLeafVersion => W == LEAF,
+            Self::NoInnerVersion => W != LEAF,
+            _ => false,
+        }
+    }
+
+    /// Lets another thread in now and then.
+    pub(super) fn pause(self) {
+        if self == Self::None {
+            return;
+        }
+        let pauses = PAUSES.get().wrapping_add(1);
+        PAUSES.set(pauses);
+        if pauses % 7 == 0 {
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What readers and the writer of a tree share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::arena::Arena;
+use super::chain::Chains;
+#[cfg(test)]
+use super::fault::Fault;
+use super::inner::{INNER, Separators};
+use super::leaf::LEAF;
+use super::lock::{self, Version};
+use super::log::Log;
+use super::node::{LOCK, Word};
+use super::registry::Registry;
+
+/// Words of an extent of a long value: a value of 1000 bytes, as YCSB has them, takes one.
+pub(super) const VALUE_EXTENT: usize = 128;
+
+/// See [the module](self).
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// See [`Root`].
+    root: AtomicU64,
+    pub(super) leaves: Arena<LEAF>,
+    pub(super) inners: Arena<INNER>,
+    pub(super) values: Chains<VALUE_EXTENT>,
+    pub(super) separators: Separators,
+    pub(super) log: Log,
+    pub(super) registry: Registry,
+    #[cfg(test)]
+    pub(super) fault: Fault,
+}
+
+/// The topmost node, and how many inner nodes lie on the way to a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Root {
+    pub(super) number: u32,
+    pub(super) height: u32,
+}
+
+impl Shared {
+    pub(super) fn new(sessions: usize, versions_bytes_max: usize) -> Self {
+        Self {
+            root: AtomicU64::new(0),
+            leaves: Arena::new(),
+            inners: Arena::new(),
+            values: Chains::new(),
+            separators: Chains::new(),
+            log: Log::new(versions_bytes_max),
+            registry: Registry::new(sessions),
+            #[cfg(test)]
+            fault: Fault::None,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn root(&self) -> Root {
+        let word = self.root.load(Ordering::Acquire);
+        Root {
+            number: word as u32,
+            height: (word >> 32) as u32,
+        }
+    }
+
+    pub(super) fn set_root(&self, root: Root) {
+        let word = u64::from(root.height) << 32 | u64::from(root.number);
+        self.root.store(word, Ordering::Release);
+    }
+
+    /// True if what was read of a node is of the version that the reader began with.
+    #[inline(always)]
+    pub(super) fn holds<const W: usize>(&self, node: &[Word; W], version: Version) -> bool {
+        #[cfg(test)]
+        if self.fault.skips(node) {
+            return true;
+        }
+        lock::holds(&node[LOCK], version)
+    }
+
+    /// True if the writer's change at `position` is part of `state`.
+    #[inline(always)]
+    pub(super) fn is_seen(&self, position: u64, state: u64) -> bool {
+        #[cfg(test)]
+        if self.fault == Fault::SeesTheNewest {
+            return true;
+        }
+        position < state
+    }
+
+    /// In tests, a place at which another thread may be let in.
+    #[inline(always)]
+    pub(super) fn pause(&self) {
+        #[cfg(test)]
+        self.fault.pause();
+    }
+}

@@ -1,0 +1,305 @@
+//! Transactions. One writer at a time: whoever has the [`Writer`].
+//!
+//! The writer reads the tree without asking for versions, as nobody else changes it, and locks the one or two nodes that it is about to
+//! change, so that readers see each change whole. Nodes of a batch are fetched ahead, as reads do it ([`Shared::fetch`]).
+//!
+//! A transaction writes every entry in place and keeps what was there in the log. Its state becomes the newest with one store at its end; till then every
+//! reader takes what the log has. So nothing is undone when it fails, because it fails before it writes: room for all of it is
+//! made first.
+
+use std::collections::VecDeque;
+
+use super::batch::TOGETHER;
+use super::inner::{self, Inner};
+use super::leaf::{self, Held, Key, LEAF, Leaf, Meta};
+use super::lock;
+use super::log::Ends;
+use super::node::{LOCK, Word, load};
+use super::numbers::Numbers;
+use super::shared::{Root, Shared};
+use super::slot::{INLINE_BYTES_MAX, Slot};
+use crate::index::{IndexError, KEY_BYTES_MAX, Write};
+
+/// What left the tree, and may be used again when nobody can reach it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Retired {
+    Leaf(u32),
+    Inner(u32),
+    Value(u32),
+    Separator(u32),
+}
+
+/// The way from the root to a leaf: inner nodes and the entries that were taken, the root first.
+pub(super) type Path = Vec<(u32, usize)>;
+
+/// What the writer alone has.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) leaves: Numbers,
+    pub(super) inners: Numbers,
+    pub(super) values: Numbers,
+    pub(super) separators: Numbers,
+    pub(super) ends: Ends,
+    /// By the log's head when they left.
+    pub(super) retired: VecDeque<(u64, Retired)>,
+    /// Keys that were taken away, by the position of their last version: entries without a value, which leave when no state has one.
+    pub(super) taken: VecDeque<(u64, Box<[u8]>)>,
+    pub(super) path: Path,
+    keys: u64,
+}
+
+/// Entries without a value that leave with one transaction, at most, so that it takes bounded time.
+const PURGED_MAX: usize = 4;
+
+impl Writer {
+    /// The writer of a tree that it makes a leaf for.
+    pub(super) fn new(shared: &Shared) -> Result<Self, IndexError> {
+        let mut leaves = Numbers::new();
+        leaves.reserve(&shared.leaves, 1)?;
+        let number = leaves.take();
+        leaf::clear(shared.leaves.node(number));
+        shared.set_root(Root { number, height: 0 });
+        Ok(Self {
+            leaves,
+            inners: Numbers::new(),
+            values: Numbers::new(),
+            separators: Numbers::new(),
+            ends: Ends::new(),
+            retired: VecDeque::new(),
+            taken: VecDeque::new(),
+            path: Path::new(),
+            keys: 0,
+        })
+    }
+
+    /// Keys that have a value.
+    pub(super) fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// Carries out a transaction, and gives the state that it makes.
+    pub(super) fn apply(&mut self, shared: &Shared, writes: &[Write<'_>]) -> Result<u64, IndexError> {
+        self.reclaim(shared);
+        self.reserve(shared, writes)?;
+        for writes in writes.chunks(TOGETHER) {
+            if writes.len() > 1 {
+                fetch(shared, writes);
+            }
+            for write in writes {
+                match *write {
+                    Write::Put { key, value } => self.put(shared, Key::new(key), value),
+                    Write::Delete { key } => self.delete(shared, Key::new(key)),
+                }
+                shared.pause();
+                #[cfg(test)]
+                if shared.fault == super::fault::Fault::CommitsEarly {
+                    shared.registry.commit(self.ends.head());
+                }
+            }
+        }
+        let state = self.ends.head();
+        shared.registry.commit(state);
+        Ok(state)
+    }
+
+    /// Makes room for all that a transaction may take.
+    fn reserve(&mut self, shared: &Shared, writes: &[Write<'_>]) -> Result<(), IndexError> {
+        let (mut long, mut long_bytes) = (0, 0);
+        for write in writes {
+            if let Write::Put { value, .. } = write
+                && value.len() > INLINE_BYTES_MAX
+            {
+                long += 1;
+                long_bytes += value.len();
+            }
+        }
+        // A leaf without room for an entry has it when it is split twice, whatever the entries. Each split may go up to the root.
+        let splits = 2 * writes.len();
+        let height = shared.root().height as usize + 2;
+        self.leaves.reserve(&shared.leaves, splits)?;
+        self.inners.reserve(&shared.inners, splits * height)?;
+        shared.separators.reserve(&mut self.separators, KEY_BYTES_MAX * splits, splits)?;
+        shared.values.reserve(&mut self.values, long_bytes, long)?;
+        self.ends.reserve(&shared.log, writes.len())
+    }
+
+    /// The leaf of a key; its path is kept.
+    pub(super) fn leaf_of(&mut self, shared: &Shared, key: Key<'_>) -> u32 {
+        self.path.clear();
+        let root = shared.root();
+        let mut number = root.number;
+        for _ in 0..root.height {
+            let node = shared.inners.node(number);
+            let entry = inner::entry_of(node, key, &shared.separators);
+            self.path.push((number, entry));
+            number = inner::child(node, entry);
+        }
+        number
+    }
+
+    fn put(&mut self, shared: &Shared, key: Key<'_>, value: &[u8]) {
+        let number = self.leaf_of(shared, key);
+        let leaf = shared.leaves.node(number);
+        let held = match value.len() > INLINE_BYTES_MAX {
+            true => Held::Long(shared.values.write(&mut self.values, value)),
+            false => Held::Here(value),
+        };
+        match leaf::find(leaf, Meta::of(leaf).count, key) {
+            Ok(entry) => self.update(shared, (number, entry), key, value.len(), held),
+            Err(at) => {
+                let older = self.ends.append(&shared.log, 0, Slot::NONE, &[]);
+                self.keys += 1;
+                self.insert(shared, (number, at), key, value.len(), older, held);
+            }
+        }
+    }
+
+    /// Gives an entry another value.
+    fn update(
+        &mut self,
+        shared: &Shared,
+        (mut number, mut entry): (u32, usize),
+        key: Key<'_>,
+        value_len: usize,
+        held: Held<'_>,
+    ) {
+        let leaf = shared.leaves.node(number);
+        let old = leaf::slot(leaf, entry);
+        let older = self.keep_old(shared, leaf, old);
+        if old.is_absent() {
+            self.keys += 1;
+        }
+        let new = old.with_value(value_len);
+        if new.value_words() == old.value_words() {
+            lock::lock(&leaf[LOCK]);
+            leaf::overwrite(leaf, entry, new, older, held);
+            lock::unlock(&leaf[LOCK]);
+            return;
+        }
+        while !Meta::of(shared.leaves.node(number)).has_room(new.words(), 0) {
+            (number, entry) = self.make_room(shared, (number, entry), key, new.words(), 0);
+        }
+        let leaf = shared.leaves.node(number);
+        lock::lock(&leaf[LOCK]);
+        leaf::replace(leaf, entry, value_len, older, held);
+        lock::unlock(&leaf[LOCK]);
+    }
+
+    /// Adds an entry.
+    fn insert(
+        &mut self,
+        shared: &Shared,
+        (mut number, mut at): (u32, usize),
+        key: Key<'_>,
+        value_len: usize,
+        older: u64,
+        held: Held<'_>,
+    ) {
+        let words = Slot::new(0, key.bytes, value_len).words();
+        while !Meta::of(shared.leaves.node(number)).has_room(words, 1) {
+            (number, at) = self.make_room(shared, (number, at), key, words, 1);
+        }
+        let leaf = shared.leaves.node(number);
+        lock::lock(&leaf[LOCK]);
+        leaf::insert(leaf, at, key, value_len, older, held);
+        lock::unlock(&leaf[LOCK]);
+    }
+
+    fn delete(&mut self, shared: &Shared, key: Key<'_>) {
+        let number = self.leaf_of(shared, key);
+        let leaf = shared.leaves.node(number);
+        let Ok(entry) = leaf::find(leaf, Meta::of(leaf).count, key) else {
+            return;
+        };
+        let old = leaf::slot(leaf, entry);
+        if old.is_absent() {
+            return;
+        }
+        let older = self.keep_old(shared, leaf, old);
+        lock::lock(&leaf[LOCK]);
+        leaf::remove_value(leaf, entry, older);
+        lock::unlock(&leaf[LOCK]);
+        self.keys -= 1;
+        self.taken.push_back((older, key.bytes.into()));
+    }
+
+    /// Appends an entry's version to the log. A long value retires with it.
+    fn keep_old(&mut self, shared: &Shared, leaf: &Leaf, old: Slot) -> u64 {
+        let value: &[Word] = leaf::value(leaf, old).expect("the writer reads what it wrote");
+        let before = leaf::older(leaf, old);
+        let older = self.ends.append(&shared.log, before, old, value);
+        if old.is_long() {
+            self.retire(Retired::Value(load(&value[0]) as u32));
+        }
+        older
+    }
+
+    pub(super) fn retire(&mut self, what: Retired) {
+        self.retired.push_back((self.ends.head(), what));
+    }
+
+    /// Uses again what no reader can reach.
+    fn reclaim(&mut self, shared: &Shared) {
+        if self.retired.is_empty() && self.taken.is_empty() && !self.ends.is_long() {
+            return;
+        }
+        let oldest = shared.registry.oldest();
+        #[cfg(test)]
+        let oldest = match shared.fault == super::fault::Fault::ForgetsEarly {
+            true => shared.registry.committed(),
+            false => oldest,
+        };
+        self.ends.forget(&shared.log, oldest);
+        while let Some((_, what)) = self.retired.pop_front_if(|(head, _)| *head < oldest) {
+            match what {
+                Retired::Leaf(number) => self.leaves.give(number),
+                Retired::Inner(number) => self.inners.give(number),
+                Retired::Value(number) => shared.values.free(&mut self.values, number),
+                Retired::Separator(number) => shared.separators.free(&mut self.separators, number),
+            }
+        }
+        for _ in 0..PURGED_MAX {
+            let Some((position, key)) = self.taken.pop_front_if(|(at, _)| *at < oldest) else {
+                break;
+            };
+            self.purge(shared, position, &key);
+        }
+    }
+
+    /// Takes an entry without a value out of its leaf, unless it has one again.
+    fn purge(&mut self, shared: &Shared, position: u64, key: &[u8]) {
+        let key = Key::new(key);
+        let number = self.leaf_of(shared, key);
+        let leaf = shared.leaves.node(number);
+        let Ok(entry) = leaf::find(leaf, Meta::of(leaf).count, key) else {
+            return;
+        };
+        let slot = leaf::slot(leaf, entry);
+        if !slot.is_absent() || leaf::older(leaf, slot) != position {
+            return;
+        }
+        lock::lock(&leaf[LOCK]);
+        leaf::remove(leaf, entry);
+        lock::unlock(&leaf[LOCK]);
+        self.merge_if_small(shared, number);
+    }
+
+    /// Bytes of memory that it ever took for the tree.
+    pub(super) fn bytes(&self) -> u64 {
+        let words = self.leaves.ever() * LEAF as u64
+            + self.inners.ever() * (size_of::<Inner>() / 8) as u64
+            + self.values.ever() * super::shared::VALUE_EXTENT as u64
+            + self.separators.ever() * 8;
+        words * 8 + self.ends.bytes()
+    }
+}
+
+/// Fetches what writes will read.
+fn fetch(shared: &Shared, writes: &[Write<'_>]) {
+    let mut keys = [Key { bytes: &[], head: 0 }; TOGETHER];
+    for (key, write) in keys.iter_mut().zip(writes) {
+        let (Write::Put { key: bytes, .. } | Write::Delete { key: bytes }) = write;
+        *key = Key::new(bytes);
+    }
+    shared.fetch(&keys[..writes.len()]);
+}
