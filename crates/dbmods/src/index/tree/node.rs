@@ -89,16 +89,23 @@ pub(super) fn count_of(meta: u64) -> usize {
 #[inline(always)]
 pub(super) fn group_of<const W: usize>(node: &[Word; W], count: usize, head: u64) -> usize {
     let last = count.saturating_sub(1) / GROUP;
-    let mut group = 0;
-    for sample in &node[SAMPLES..SAMPLES + SAMPLES_NEAR] {
-        group += usize::from(load(sample) <= head);
-    }
+    let mut group = not_above_in(&node[SAMPLES..SAMPLES + SAMPLES_NEAR], head);
     if last > SAMPLES_NEAR {
-        for sample in &node[SAMPLES + SAMPLES_NEAR..GROUPS] {
-            group += usize::from(load(sample) <= head);
-        }
+        group += not_above_in(&node[SAMPLES + SAMPLES_NEAR..GROUPS], head);
     }
     group.min(last)
+}
+
+/// How many words are not above `head`.
+#[inline(always)]
+fn not_above_in(words: &[Word], head: u64) -> usize {
+    let mut count = 0;
+    for word in words {
+        count += usize::from(load(word) <= head);
+        // Else the compiler gathers the comparisons in a vector register first, which takes twice the instructions.
+        count = std::hint::black_box(count);
+    }
+    count
 }
 
 /// Entries up to the end of `group` whose heads are not above `head`, all before the group among them.
@@ -110,11 +117,8 @@ pub(super) fn not_above<const W: usize>(
     head: u64,
 ) -> usize {
     let start = GROUPS + group * GROUP_WORDS;
-    let mut entries = group * GROUP;
-    // In bounds: a group is below 14 and a node has more words than 14 groups.
-    for word in &node[start..start + GROUP] {
-        entries += usize::from(load(word) <= head);
-    }
+    // In bounds: a group is below 14, and a node has more words than 14 groups.
+    let entries = group * GROUP + not_above_in(&node[start..start + GROUP], head);
     entries.min(count)
 }
 

@@ -1,27 +1,31 @@
 //! Reads of ranges.
 //!
 //! A leaf's rows are copied, the version is checked, and then the caller gets them. The next leaf is the right neighbour, which
-//! stays the next one unless it merges into another; then it is obsolete, and the way leads down again. Its lines are asked for while the rows of this one
-//! are copied.
+//! stays the next one unless it merges into another; then it is obsolete, and the way leads down again. Its header is asked for before the rows of this one
+//! are copied, and its entries, as many as the scan still wants, when half of them are. All lines of the leaf would be a third more.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use dpb_core::prefetch::prefetch_item;
 
-use super::leaf::{self, Key, KeyBytes, LEAF, Leaf, Meta};
+use super::leaf::{self, Key, KeyBytes, Leaf, Meta};
 use super::lock::{self, Version};
-use super::node::{LOCK, NEXT, Word, load};
+use super::node::{GROUP_WORDS, GROUPS, LOCK, NEXT, Word, load};
 use super::read::Retry;
 use super::shared::Shared;
 use crate::index::Found;
 
 /// Words of a cache line.
 const LINE: usize = 8;
+/// Groups that are fetched with the header of the next leaf.
+const GROUPS_AHEAD: usize = 4;
 
 /// Rows of a leaf, and where the scan stands. A session keeps it, so that scans allocate nothing.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     bytes: Vec<u8>,
+    /// Bytes of the rows. What lies behind them is of other leaves.
+    used: usize,
     /// Bytes of each row's key and value, which lie one behind another.
     lens: Vec<(u32, u32)>,
     /// The scan goes on at this key, or behind it.
@@ -84,7 +88,7 @@ impl Shared {
         state: u64,
         rows: &mut Rows,
     ) -> Retry<u32> {
-        rows.bytes.clear();
+        rows.used = 0;
         rows.lens.clear();
         rows.some = false;
         let count = Meta::of(leaf).count;
@@ -96,12 +100,24 @@ impl Shared {
                 Err(entry) => entry,
             },
         };
-        if next != 0 && self.holds(leaf, version) && count - first.min(count) < limit {
-            prefetch(self.leaves.node(next));
+        let end = count.min(first.saturating_add(limit));
+        if !from_start {
+            prefetch_entries(leaf, first..end);
         }
+        let wanted = limit - (end - first.min(end));
+        let ahead = (next != 0 && wanted > 0 && self.holds(leaf, version))
+            .then(|| self.leaves.node(next));
+        if let Some(ahead) = ahead {
+            prefetch_groups(ahead);
+        }
+        // By then the next leaf's header has come, and its entries have half of this one's rows to come.
+        let middle = first + (end - first.min(end)) / 2;
         for entry in first..count {
             if rows.lens.len() == limit {
                 break;
+            }
+            if let (Some(ahead), true) = (ahead, entry == middle) {
+                prefetch_entries(ahead, 0..Meta::of(ahead).count.min(wanted));
             }
             self.row(leaf, version, entry, state, rows)?;
         }
@@ -146,32 +162,41 @@ impl Shared {
             // Nor may it be asked for room.
             return None;
         }
-        let start = rows.bytes.len();
-        let head = leaf::head(leaf, entry);
-        match slot.is_keyed() {
-            true => {
-                let mut bytes: KeyBytes = [0; 512];
-                let key = leaf::key(leaf, slot, head, &mut bytes);
-                rows.bytes.extend_from_slice(key);
-            }
-            false => rows.bytes.extend_from_slice(&head.to_be_bytes()),
+        let mut bytes: KeyBytes = [0; 512];
+        let key = leaf::key(leaf, slot, leaf::head(leaf, entry), &mut bytes);
+        let start = rows.used + key.len();
+        let end = start + len;
+        if rows.bytes.len() < end {
+            rows.bytes.resize(end.next_power_of_two(), 0);
         }
-        let key_len = rows.bytes.len() - start;
-        rows.bytes.resize(start + key_len + len, 0);
-        let to = &mut rows.bytes[start + key_len..];
+        rows.bytes[rows.used..start].copy_from_slice(key);
+        let to = &mut rows.bytes[start..end];
         if self.value_in(leaf, version, slot, state, to)? == Found::Absent {
             return None;
         }
-        rows.lens.push((key_len as u32, len as u32));
+        rows.used = end;
+        rows.lens.push((key.len() as u32, len as u32));
         Some(())
     }
 }
 
-/// Asks for a whole leaf.
+/// Asks for a leaf's header and the groups that are likely there.
 #[inline(always)]
-fn prefetch(leaf: &Leaf) {
-    for line in (0..LEAF).step_by(LINE) {
+fn prefetch_groups(leaf: &Leaf) {
+    for line in (0..GROUPS + GROUPS_AHEAD * GROUP_WORDS).step_by(LINE) {
         prefetch_item::<Word>(leaf, line);
+    }
+}
+
+/// Asks for entries.
+#[inline(always)]
+fn prefetch_entries(leaf: &Leaf, entries: Range<usize>) {
+    for entry in entries {
+        let slot = leaf::slot(leaf, entry);
+        let start = slot.offset();
+        for line in (start..start + slot.words() + LINE - 1).step_by(LINE) {
+            prefetch_item::<Word>(leaf, line);
+        }
     }
 }
 
