@@ -46,7 +46,9 @@ fn found(scenario: impl Fn() + Send + Sync + 'static) -> String {
     let said = std::panic::catch_unwind(explore).expect_err("fails in some order");
     match said.downcast::<String>() {
         Ok(said) => *said,
-        Err(said) => said.downcast::<&str>().map_or_else(|_| String::new(), |said| said.to_string()),
+        Err(said) => said
+            .downcast::<&str>()
+            .map_or_else(|_| String::new(), |said| said.to_string()),
     }
 }
 
@@ -66,7 +68,10 @@ impl Node {
 
     fn load(&self) -> (u64, u64) {
         let [first, second] = &self.words;
-        (first.load(Ordering::Relaxed), second.load(Ordering::Relaxed))
+        (
+            first.load(Ordering::Relaxed),
+            second.load(Ordering::Relaxed),
+        )
     }
 
     fn store(&self, value: u64) {
@@ -119,8 +124,12 @@ fn reads_are_whole(mistake: Misread, writes: u64) {
 
 #[test]
 fn a_reader_sees_one_version_of_a_node() {
-    explore("one write and the end", || reads_are_whole(Misread::None, 1));
-    explore("two writes and the end", || reads_are_whole(Misread::None, 2));
+    explore("one write and the end", || {
+        reads_are_whole(Misread::None, 1)
+    });
+    explore("two writes and the end", || {
+        reads_are_whole(Misread::None, 2)
+    });
 }
 
 #[test]
@@ -188,7 +197,11 @@ fn what_is_read_is_kept(mistake: Misstep, writes: u64) {
         let position = shared.position.load(Ordering::Acquire);
         if position >= state {
             // The version that the reader sees is the replaced one.
-            assert_eq!(shared.old.load(Ordering::Relaxed), KEPT, "a version that was forgotten");
+            assert_eq!(
+                shared.old.load(Ordering::Relaxed),
+                KEPT,
+                "a version that was forgotten"
+            );
         }
         if mistake != Misstep::ExitsFirst {
             registry.exit(&seat);

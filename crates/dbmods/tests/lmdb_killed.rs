@@ -73,7 +73,9 @@ fn writes_until_it_is_killed() {
             .map(|key| Write::Put { key, value: &value })
             .collect();
         index.apply(&writes).expect("writes");
-        writeln!(out, "committed {round}").and_then(|()| out.flush()).expect("is heard");
+        writeln!(out, "committed {round}")
+            .and_then(|()| out.flush())
+            .expect("is heard");
     }
 }
 
@@ -85,13 +87,22 @@ fn what_was_committed_survives_its_process() {
     for kill in 0..kills {
         let (word, durability) = ALL[kill % ALL.len()];
         let folder = folder.path().join(word);
-        let told = kill_after(&folder, word, Duration::from_micros(random.below(60_000) as u64));
+        let told = kill_after(
+            &folder,
+            word,
+            Duration::from_micros(random.below(60_000) as u64),
+        );
         let index = open(&folder, durability);
         let round = round_of(&index);
         // What was committed last may not have been told.
-        assert!(round >= told, "{word}: {told} was committed, {round} is there");
+        assert!(
+            round >= told,
+            "{word}: {told} was committed, {round} is there"
+        );
         // And the index goes on.
-        index.put(&[0; 8], &(round + 1).to_be_bytes()).expect("writes");
+        index
+            .put(&[0; 8], &(round + 1).to_be_bytes())
+            .expect("writes");
         index.put(&[0; 8], &round.to_be_bytes()).expect("writes");
     }
 }

@@ -48,7 +48,9 @@ pub enum IndexError {
         bytes: usize,
     },
     /// There are as many sessions as there may be.
-    #[error("{max} sessions are open, and no more may be; close one, or ask for more when the index is made")]
+    #[error(
+        "{max} sessions are open, and no more may be; close one, or ask for more when the index is made"
+    )]
     Sessions {
         /// Sessions that may be open at once.
         max: usize,
@@ -57,7 +59,9 @@ pub enum IndexError {
     #[error("the session holds a snapshot already; release it first")]
     Held,
     /// A map of LMDB cannot be as large as asked.
-    #[error("a map of {asked_bytes} bytes for {path}: {free_bytes} bytes are free there; ask for a smaller map or free some room")]
+    #[error(
+        "a map of {asked_bytes} bytes for {path}: {free_bytes} bytes are free there; ask for a smaller map or free some room"
+    )]
     Disk {
         /// Bytes of the map.
         asked_bytes: u64,

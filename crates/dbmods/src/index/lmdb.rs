@@ -100,10 +100,11 @@ impl Lmdb {
             open.open(folder)?
         };
         let txn = env.write_txn()?;
-        let made = env.create_databases_and_commit(txn, |opener, txn| -> Result<_, heed::Error> {
-            let database = opener.create_database::<Bytes, Bytes>(txn, None)?;
-            Ok(CommitOrAbort::<_, ()>::Commit(database))
-        })?;
+        let made =
+            env.create_databases_and_commit(txn, |opener, txn| -> Result<_, heed::Error> {
+                let database = opener.create_database::<Bytes, Bytes>(txn, None)?;
+                Ok(CommitOrAbort::<_, ()>::Commit(database))
+            })?;
         Ok(Self {
             database: made.unwrap_commit(),
             env,

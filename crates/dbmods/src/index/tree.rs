@@ -26,6 +26,7 @@ mod numbers;
 mod read;
 mod registry;
 mod scan;
+mod search;
 mod shared;
 mod slot;
 mod split;
@@ -73,7 +74,10 @@ impl Tree {
     /// # Errors
     /// [`IndexError::Memory`].
     pub fn new(options: TreeOptions) -> Result<Self, IndexError> {
-        Self::of(Shared::new(options.sessions_max, options.versions_bytes_max))
+        Self::of(Shared::new(
+            options.sessions_max,
+            options.versions_bytes_max,
+        ))
     }
 
     fn of(shared: Shared) -> Result<Self, IndexError> {
@@ -83,7 +87,10 @@ impl Tree {
 
     /// An empty tree with a mistake in it.
     #[cfg(test)]
-    pub(super) fn with_fault(options: TreeOptions, fault: fault::Fault) -> Result<Self, IndexError> {
+    pub(super) fn with_fault(
+        options: TreeOptions,
+        fault: fault::Fault,
+    ) -> Result<Self, IndexError> {
         let mut shared = Shared::new(options.sessions_max, options.versions_bytes_max);
         shared.fault = fault;
         Self::of(shared)

@@ -53,12 +53,21 @@ fn check_order(ordered: &[Transaction]) -> Result<(), String> {
     let mut latest = 0;
     for transaction in ordered {
         if transaction.ended < latest {
-            return Err(format!("transaction {} began after a later one", transaction.number));
+            return Err(format!(
+                "transaction {} began after a later one",
+                transaction.number
+            ));
         }
         latest = latest.max(transaction.began);
     }
-    match ordered.windows(2).find(|pair| pair[0].number == pair[1].number) {
-        Some(pair) => Err(format!("two transactions have the number {}", pair[0].number)),
+    match ordered
+        .windows(2)
+        .find(|pair| pair[0].number == pair[1].number)
+    {
+        Some(pair) => Err(format!(
+            "two transactions have the number {}",
+            pair[0].number
+        )),
         None => Ok(()),
     }
 }

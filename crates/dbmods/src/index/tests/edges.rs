@@ -11,14 +11,29 @@ fn lengths_that_no_engine_takes_are_refused_and_change_nothing() {
     each_engine(|index| {
         let long = vec![1; KEY_BYTES_MAX + 1];
         for key in [&b""[..], &long] {
-            let writes = [Write::Put { key: b"fine", value: b"1" }, Write::Put { key, value: b"2" }];
+            let writes = [
+                Write::Put {
+                    key: b"fine",
+                    value: b"1",
+                },
+                Write::Put { key, value: b"2" },
+            ];
             let refused = index.apply(&writes);
-            assert!(matches!(refused, Err(IndexError::KeyLength { .. })), "{refused:?}");
-            assert!(matches!(index.delete(key), Err(IndexError::KeyLength { .. })));
+            assert!(
+                matches!(refused, Err(IndexError::KeyLength { .. })),
+                "{refused:?}"
+            );
+            assert!(matches!(
+                index.delete(key),
+                Err(IndexError::KeyLength { .. })
+            ));
         }
         let value = vec![0; VALUE_BYTES_MAX + 1];
         let refused = index.put(b"key", &value);
-        assert!(matches!(refused, Err(IndexError::ValueLength { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(IndexError::ValueLength { .. })),
+            "{refused:?}"
+        );
         let mut session = index.session().expect("the first");
         assert_eq!(rows(&mut *session, b"", 10), []);
         assert_eq!(value_of(&mut *session, b""), None);
@@ -64,7 +79,10 @@ fn memory_that_is_too_small_is_refused() {
         let mut values = Values::new(&mut bytes, 7, &mut found).expect("room for two");
         let mut session = index.session().expect("the first");
         let refused = session.get_batch(Keys::Eight(&[[0; 8]; 3]), &mut values);
-        assert!(matches!(refused, Err(IndexError::Layout { keys: 3, .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(IndexError::Layout { keys: 3, .. })),
+            "{refused:?}"
+        );
     });
 }
 
@@ -105,18 +123,27 @@ fn a_scan_ends_where_its_caller_breaks() {
 
 #[test]
 fn sessions_end_and_begin() {
-    let options = TreeOptions { sessions_max: 2, ..TreeOptions::default() };
+    let options = TreeOptions {
+        sessions_max: 2,
+        ..TreeOptions::default()
+    };
     let tree = Tree::new(options).expect("memory");
     let first = tree.session().expect("the first");
     let _second = tree.session().expect("the second");
-    assert!(matches!(tree.session(), Err(IndexError::Sessions { max: 2 })));
+    assert!(matches!(
+        tree.session(),
+        Err(IndexError::Sessions { max: 2 })
+    ));
     drop(first);
     tree.session().expect("one is free again");
 }
 
 #[test]
 fn a_snapshot_fills_what_versions_may_take_and_nothing_breaks() {
-    let options = TreeOptions { versions_bytes_max: 1 << 18, ..TreeOptions::default() };
+    let options = TreeOptions {
+        versions_bytes_max: 1 << 18,
+        ..TreeOptions::default()
+    };
     let tree = Tree::new(options).expect("memory");
     tree.put(b"key", b"first").expect("writes");
     let mut session = tree.session().expect("the first");
@@ -124,7 +151,11 @@ fn a_snapshot_fills_what_versions_may_take_and_nothing_breaks() {
     let mut last = b"first".to_vec();
     let full = loop {
         let next = [&last[..], b"."].concat();
-        let next = if next.len() > 100 { b"again".to_vec() } else { next };
+        let next = if next.len() > 100 {
+            b"again".to_vec()
+        } else {
+            next
+        };
         match tree.put(b"key", &next) {
             Ok(_) => last = next,
             Err(error) => break error,
@@ -134,7 +165,8 @@ fn a_snapshot_fills_what_versions_may_take_and_nothing_breaks() {
     assert_eq!(value_of(&mut *session, b"key"), Some(b"first".to_vec()));
     session.release();
     assert_eq!(value_of(&mut *session, b"key"), Some(last));
-    tree.put(b"key", b"more").expect("versions that nobody needs are gone");
+    tree.put(b"key", b"more")
+        .expect("versions that nobody needs are gone");
 }
 
 #[test]

@@ -24,7 +24,9 @@ impl Shape {
         let number = u64::from(number);
         match self {
             Self::Eight => number.to_be_bytes().to_vec(),
-            Self::Scattered => (number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes().to_vec(),
+            Self::Scattered => (number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+                .to_be_bytes()
+                .to_vec(),
             Self::Alike => {
                 let mut key = b"user0000\0\0000000000000"[..=(number as usize * 7) % 20].to_vec();
                 key.extend_from_slice(&number.to_be_bytes()[6..]);
@@ -134,7 +136,9 @@ impl Run<'_> {
                 self.apply(&writes);
             }
             Step::Clear(from, count, stride) => {
-                let writes: Vec<_> = along(*from, *count, *stride).map(|key| (key, None)).collect();
+                let writes: Vec<_> = along(*from, *count, *stride)
+                    .map(|key| (key, None))
+                    .collect();
                 self.apply(&writes);
             }
             Step::Mixed(writes) => {
@@ -145,7 +149,10 @@ impl Run<'_> {
             }
             Step::Get(key) => {
                 let key = self.shape.key(*key);
-                assert_eq!(value_of(&mut *self.session, &key).as_ref(), self.model.get(&key));
+                assert_eq!(
+                    value_of(&mut *self.session, &key).as_ref(),
+                    self.model.get(&key)
+                );
             }
             Step::Batch(numbers) => {
                 let keys: Vec<_> = numbers.iter().map(|key| self.shape.key(*key)).collect();
@@ -189,7 +196,10 @@ fn check_scan(session: &mut dyn Session, from: &[u8], limit: usize, model: &Mode
         .take(limit)
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    assert!(rows(session, from, limit) == expected, "a scan from {from:?}");
+    assert!(
+        rows(session, from, limit) == expected,
+        "a scan from {from:?}"
+    );
 }
 
 fn check_batch(session: &mut dyn Session, keys: &[Vec<u8>], model: &Model) {

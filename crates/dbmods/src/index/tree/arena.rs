@@ -66,7 +66,10 @@ impl<const W: usize> Arena<W> {
             limit_bytes: (CHUNKS * bytes) as u64,
             remedy: "split its keys over several indexes",
         };
-        let chunk = self.chunks.get((number >> Self::SHIFT) as usize).ok_or(full)?;
+        let chunk = self
+            .chunks
+            .get((number >> Self::SHIFT) as usize)
+            .ok_or(full)?;
         if !chunk.load(Ordering::Relaxed).is_null() {
             return Ok(());
         }

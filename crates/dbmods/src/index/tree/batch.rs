@@ -7,11 +7,12 @@
 
 use dpb_core::prefetch::prefetch_item;
 
-use super::inner;
-use super::leaf::{self, Key, Meta};
+use super::inner::{self, Inner};
+use super::leaf::{self, Key, Leaf, Meta};
 use super::lock::{self, Version};
 use super::node::{GROUP, GROUP_WORDS, GROUPS, LOCK, META, Word, count_of, group_of, load};
-use super::shared::{Root, Shared};
+use super::search::{Best, Search};
+use super::shared::Shared;
 use super::slot::Slot;
 use crate::index::{Found, Keys, Values};
 
@@ -20,223 +21,277 @@ pub(super) const TOGETHER: usize = 32;
 /// Words of a cache line.
 const LINE: usize = 8;
 
-/// Where a key is on its way down.
-#[derive(Clone, Copy)]
-struct Lane {
-    /// The node that it is at, and the version of it.
-    node: u32,
-    version: Version,
-    /// The same of the node above.
-    above: u32,
-    above_version: Version,
-    /// The group of entries in the node.
-    group: u32,
-    /// How many entries the node has.
-    count: u32,
-    slot: Slot,
-    step: Step,
-}
-
-/// What became of a key.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// It is on its way.
-    Under,
-    /// It is not there.
-    Absent,
-    /// It met a change.
-    Changed,
+/// Where keys are on their way down, each in a lane.
+struct Lanes<'s> {
+    /// The nodes that they are at, and the versions of them.
+    inner: [Option<&'s Inner>; TOGETHER],
+    leaf: [Option<&'s Leaf>; TOGETHER],
+    version: [Version; TOGETHER],
+    count: [u32; TOGETHER],
+    group: [u32; TOGETHER],
+    slot: [Slot; TOGETHER],
+    /// A bit for each lane whose key met a change, the first lane lowest; and for each whose key is not there.
+    changed: u32,
+    absent: u32,
 }
 
 impl Shared {
     /// Looks all keys up in a state.
     pub(super) fn get_batch(&self, keys: Keys<'_>, state: u64, values: &mut Values<'_>) {
-        match keys {
-            Keys::Eight(eight) => self.groups(eight.len(), |at| &eight[at], state, values),
-            _ => self.groups(keys.len(), |at| keys.key(at), state, values),
+        match self.search {
+            Best::Portable(search) => self.get_batch_with(search, keys, state, values),
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Best::Avx512(search) => self.get_batch_with(search, keys, state, values),
         }
     }
 
-    #[inline(always)]
-    fn groups<'k>(
+    fn get_batch_with(
         &self,
-        count: usize,
-        key: impl Fn(usize) -> &'k [u8],
+        search: impl Search,
+        keys: Keys<'_>,
         state: u64,
         values: &mut Values<'_>,
     ) {
+        let mut lanes = Lanes::new();
         let mut start = 0;
-        while start < count {
-            let len = (count - start).min(TOGETHER);
-            let mut group = [Key { bytes: &[], head: 0 }; TOGETHER];
-            for (at, slot) in group[..len].iter_mut().enumerate() {
-                *slot = Key::new(key(start + at));
+        while start < keys.len() {
+            let len = (keys.len() - start).min(TOGETHER);
+            let mut group = [Key {
+                bytes: &[],
+                head: 0,
+            }; TOGETHER];
+            for (at, key) in group[..len].iter_mut().enumerate() {
+                *key = Key::new(keys.key(start + at));
             }
-            self.group(&group[..len], state, values, start);
+            let group = &group[..len];
+            self.down(search, group, &mut lanes);
+            self.find(search, group, &mut lanes);
+            self.values(group, &lanes, state, values, start);
             start += len;
         }
     }
 
+    /// Copies the values.
     #[inline(always)]
-    fn group(&self, keys: &[Key<'_>], state: u64, values: &mut Values<'_>, start: usize) {
-        let mut lanes = [Lane::START; TOGETHER];
-        let lanes = &mut lanes[..keys.len()];
-        self.down(keys, lanes);
-        self.find(keys, lanes);
-        for (at, lane) in lanes.iter().enumerate() {
-            let (to, found) = values.place(start + at);
-            let leaf = self.leaves.node(lane.node);
-            let value = match lane.step {
-                Step::Under => self.value_in(leaf, lane.version, lane.slot, state, to),
-                Step::Absent => Some(Found::Absent),
-                Step::Changed => None,
+    fn values(
+        &self,
+        keys: &[Key<'_>],
+        lanes: &Lanes<'_>,
+        state: u64,
+        values: &mut Values<'_>,
+        start: usize,
+    ) {
+        for (lane, key) in keys.iter().enumerate().take(TOGETHER) {
+            let (to, found) = values.place(start + lane);
+            let bit = 1 << lane;
+            let value = match lanes.leaf[lane] {
+                Some(leaf) if (lanes.absent | lanes.changed) & bit == 0 => {
+                    self.value_in(leaf, lanes.version[lane], lanes.slot[lane], state, to)
+                }
+                _ if lanes.absent & bit != 0 => Some(Found::Absent),
+                _ => None,
             };
             *found = match value {
                 Some(value) => value,
-                None => self.get(keys[at], state, to),
+                None => self.get(*key, state, to),
             };
         }
     }
 
-    /// Brings every key to its leaf, whose groups are asked for.
+    /// Brings every key to its leaf, a group of which is asked for.
     #[inline(always)]
-    fn down(&self, keys: &[Key<'_>], lanes: &mut [Lane]) {
+    fn down<'s>(&'s self, search: impl Search, keys: &[Key<'_>], lanes: &mut Lanes<'s>) {
         let root = self.root();
-        for lane in lanes.iter_mut() {
-            lane.node = root.number;
-        }
-        for level in (0..root.height).rev() {
-            let is_first = level + 1 == root.height;
-            for (lane, key) in lanes.iter_mut().zip(keys) {
-                self.enter_inner(lane, *key, root, is_first);
+        (lanes.changed, lanes.absent) = (0, 0);
+        if root.height == 0 {
+            let leaf = self.leaves.node(root.number);
+            for lane in 0..keys.len().min(TOGETHER) {
+                lanes.leaf[lane] = Some(leaf);
+                lanes.version[lane] = Version::NONE;
+                match lock::read(&leaf[LOCK]) {
+                    Some(version) if self.root() == root => lanes.version[lane] = version,
+                    _ => lanes.changed |= 1 << lane,
+                }
+                enter_leaf(search, lanes, lane, keys[lane].head);
             }
-            for (lane, key) in lanes.iter_mut().zip(keys) {
-                self.leave_inner(lane, *key, level == 0);
+            return;
+        }
+        let top = self.inners.node(root.number);
+        for lane in 0..keys.len().min(TOGETHER) {
+            match lock::read(&top[LOCK]) {
+                Some(version) if self.root() == root => lanes.version[lane] = version,
+                _ => lanes.changed |= 1 << lane,
             }
+            enter_inner(search, lanes, lane, top, keys[lane].head);
         }
-        for (lane, key) in lanes.iter_mut().zip(keys) {
-            self.enter_leaf(lane, *key, root);
+        for _ in 1..root.height {
+            self.to_inner(search, keys, lanes);
         }
+        self.to_leaf(search, keys, lanes);
     }
 
-    /// Reads an inner node's header, and asks for a group.
+    /// One level down: finds children and asks for their headers; then reads these, and asks for a group of each.
     #[inline(always)]
-    fn enter_inner(&self, lane: &mut Lane, key: Key<'_>, root: Root, is_first: bool) {
-        if lane.step == Step::Changed {
-            return;
-        }
-        let node = self.inners.node(lane.node);
-        let version = lock::read(&node[LOCK]);
-        let is_linked = match is_first {
-            true => self.root() == root,
-            false => self.holds(self.inners.node(lane.above), lane.above_version),
-        };
-        let (Some(version), true) = (version, is_linked) else {
-            lane.step = Step::Changed;
-            return;
-        };
-        lane.version = version;
-        lane.count = count_of(load(&node[META])) as u32;
-        let group = group_of(node, lane.count as usize, key.head);
-        prefetch_group(node, group);
-        lane.group = group as u32;
-    }
-
-    /// Finds the child in the group, and asks for its header.
-    #[inline(always)]
-    fn leave_inner(&self, lane: &mut Lane, key: Key<'_>, to_leaf: bool) {
-        if lane.step == Step::Changed {
-            return;
-        }
-        let node = self.inners.node(lane.node);
-        let (count, group) = (lane.count as usize, lane.group as usize);
-        let entry = inner::entry_in(node, count, group, key, &self.separators);
-        let child = inner::child(node, entry);
-        self.pause();
-        if !self.holds(node, lane.version) {
-            lane.step = Step::Changed;
-            return;
-        }
-        match to_leaf {
-            true => prefetch_item::<Word>(self.leaves.node(child), 0),
-            false => {
-                let child = self.inners.node(child);
+    fn to_inner<'s>(&'s self, search: impl Search, keys: &[Key<'_>], lanes: &mut Lanes<'s>) {
+        let mut children = [None; TOGETHER];
+        for lane in 0..keys.len().min(TOGETHER) {
+            if let Some(number) = self.child(search, keys[lane], lanes, lane) {
+                let child = self.inners.node(number);
                 prefetch_item::<Word>(child, 0);
                 prefetch_item::<Word>(child, LINE);
+                children[lane] = Some(child);
             }
         }
-        (lane.above, lane.above_version) = (lane.node, lane.version);
-        lane.node = child;
+        for lane in 0..keys.len().min(TOGETHER) {
+            let Some(child) = children[lane] else {
+                continue;
+            };
+            let version = self.linked(child, lanes, lane);
+            lanes.version[lane] = version;
+            enter_inner(search, lanes, lane, child, keys[lane].head);
+        }
     }
 
-    /// Reads a leaf's header, and asks for a group.
+    /// The last level down.
     #[inline(always)]
-    fn enter_leaf(&self, lane: &mut Lane, key: Key<'_>, root: Root) {
-        if lane.step == Step::Changed {
-            return;
+    fn to_leaf<'s>(&'s self, search: impl Search, keys: &[Key<'_>], lanes: &mut Lanes<'s>) {
+        for lane in 0..keys.len().min(TOGETHER) {
+            lanes.leaf[lane] = None;
+            if let Some(number) = self.child(search, keys[lane], lanes, lane) {
+                let child = self.leaves.node(number);
+                prefetch_item::<Word>(child, 0);
+                lanes.leaf[lane] = Some(child);
+            }
         }
-        let leaf = self.leaves.node(lane.node);
-        let version = lock::read(&leaf[LOCK]);
-        let is_linked = match root.height {
-            0 => self.root() == root,
-            _ => self.holds(self.inners.node(lane.above), lane.above_version),
-        };
-        let (Some(version), true) = (version, is_linked) else {
-            lane.step = Step::Changed;
-            return;
-        };
-        lane.version = version;
-        lane.count = Meta::of(leaf).count as u32;
-        let group = group_of(leaf, lane.count as usize, key.head);
-        prefetch_group(leaf, group);
-        lane.group = group as u32;
+        for lane in 0..keys.len().min(TOGETHER) {
+            let Some(child) = lanes.leaf[lane] else {
+                continue;
+            };
+            let version = self.linked(child, lanes, lane);
+            lanes.version[lane] = version;
+            enter_leaf(search, lanes, lane, keys[lane].head);
+        }
+    }
+
+    /// The number of a lane's child; none if the lane met a change.
+    #[inline(always)]
+    fn child(
+        &self,
+        search: impl Search,
+        key: Key<'_>,
+        lanes: &mut Lanes<'_>,
+        lane: usize,
+    ) -> Option<u32> {
+        let node = lanes.inner[lane].filter(|_| lanes.changed & 1 << lane == 0)?;
+        let (count, group) = (lanes.count[lane] as usize, lanes.group[lane] as usize);
+        let entry = inner::entry_in(search, node, count, group, key, &self.separators);
+        let child = inner::child(node, entry);
+        self.pause();
+        if !self.holds(node, lanes.version[lane]) {
+            lanes.changed |= 1 << lane;
+            return None;
+        }
+        Some(child)
+    }
+
+    /// The version of a lane's child, which was its node's child then; else the lane met a change.
+    #[inline(always)]
+    fn linked<const W: usize>(
+        &self,
+        child: &[Word; W],
+        lanes: &mut Lanes<'_>,
+        lane: usize,
+    ) -> Version {
+        let version = lock::read(&child[LOCK]);
+        let above = lanes.inner[lane];
+        match version {
+            Some(version) if above.is_some_and(|node| self.holds(node, lanes.version[lane])) => {
+                version
+            }
+            _ => {
+                lanes.changed |= 1 << lane;
+                Version::NONE
+            }
+        }
     }
 
     /// Finds the entries, and asks for them.
     #[inline(always)]
-    fn find(&self, keys: &[Key<'_>], lanes: &mut [Lane]) {
-        for (lane, key) in lanes.iter_mut().zip(keys) {
-            if lane.step == Step::Changed {
+    fn find(&self, search: impl Search, keys: &[Key<'_>], lanes: &mut Lanes<'_>) {
+        for lane in 0..keys.len().min(TOGETHER) {
+            let bit = 1 << lane;
+            let Some(leaf) = lanes.leaf[lane].filter(|_| lanes.changed & bit == 0) else {
+                continue;
+            };
+            let (count, group) = (lanes.count[lane] as usize, lanes.group[lane] as usize);
+            let entry = leaf::find_in(search, leaf, count, group, keys[lane]);
+            let slot = entry.map(|entry| leaf::slot(leaf, entry));
+            if !self.holds(leaf, lanes.version[lane]) {
+                lanes.changed |= bit;
                 continue;
             }
-            let leaf = self.leaves.node(lane.node);
-            let found = leaf::find_in(leaf, lane.count as usize, lane.group as usize, *key);
-            let slot = found.map(|entry| leaf::slot(leaf, entry));
-            lane.step = match (self.holds(leaf, lane.version), slot) {
-                (false, _) => Step::Changed,
-                (true, Err(_)) => Step::Absent,
-                (true, Ok(slot)) => {
-                    lane.slot = slot;
-                    let start = slot.offset();
-                    for line in (start..start + slot.words() + LINE - 1).step_by(LINE) {
-                        prefetch_item::<Word>(leaf, line);
-                    }
-                    Step::Under
-                }
+            let Ok(slot) = slot else {
+                lanes.absent |= bit;
+                continue;
             };
+            lanes.slot[lane] = slot;
+            let (start, last) = (slot.offset(), slot.offset() + slot.words() - 1);
+            let mut line = start;
+            while line <= last {
+                prefetch_item::<Word>(leaf, line);
+                line += LINE;
+            }
+            prefetch_item::<Word>(leaf, last);
         }
     }
 
-    /// Fetches what a write of each key will read. What it finds on the way is not checked.
+    /// Fetches what a write of each key will read. What it finds on the way is not used.
     pub(super) fn fetch(&self, keys: &[Key<'_>]) {
-        let mut lanes = [Lane::START; TOGETHER];
-        let lanes = &mut lanes[..keys.len()];
-        self.down(keys, lanes);
-        self.find(keys, lanes);
+        let mut lanes = Lanes::new();
+        self.down(self.search, keys, &mut lanes);
+        self.find(self.search, keys, &mut lanes);
     }
 }
 
-impl Lane {
-    const START: Self = Self {
-        node: 0,
-        version: Version::NONE,
-        above: 0,
-        above_version: Version::NONE,
-        group: 0,
-        count: 0,
-        slot: Slot::NONE,
-        step: Step::Under,
-    };
+impl Lanes<'_> {
+    fn new() -> Self {
+        Self {
+            inner: [None; TOGETHER],
+            leaf: [None; TOGETHER],
+            version: [Version::NONE; TOGETHER],
+            count: [0; TOGETHER],
+            group: [0; TOGETHER],
+            slot: [Slot::NONE; TOGETHER],
+            changed: 0,
+            absent: 0,
+        }
+    }
+}
+
+/// Reads an inner node's header, and asks for a group.
+#[inline(always)]
+fn enter_inner<'s>(
+    search: impl Search,
+    lanes: &mut Lanes<'s>,
+    lane: usize,
+    node: &'s Inner,
+    head: u64,
+) {
+    let count = count_of(load(&node[META]));
+    let group = group_of(search, node, count, head);
+    prefetch_group(node, group);
+    lanes.inner[lane] = Some(node);
+    (lanes.count[lane], lanes.group[lane]) = (count as u32, group as u32);
+}
+
+/// Reads a leaf's header, and asks for a group.
+#[inline(always)]
+fn enter_leaf(search: impl Search, lanes: &mut Lanes<'_>, lane: usize, head: u64) {
+    let Some(leaf) = lanes.leaf[lane] else { return };
+    let count = Meta::of(leaf).count;
+    let group = group_of(search, leaf, count, head);
+    prefetch_group(leaf, group);
+    (lanes.count[lane], lanes.group[lane]) = (count as u32, group as u32);
 }
 
 /// Asks for a group's heads and slots.

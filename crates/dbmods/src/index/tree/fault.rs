@@ -25,6 +25,7 @@ pub(crate) enum Fault {
 
 thread_local! {
     static PAUSES: Cell<u32> = const { Cell::new(0) };
+    static RETRIES: Cell<u32> = const { Cell::new(0) };
 }
 
 impl Fault {
@@ -35,6 +36,16 @@ impl Fault {
             Self::NoInnerVersion => W != LEAF,
             _ => false,
         }
+    }
+
+    /// Ends a reader that waits for what the writer forgot: the version that it looks for never comes.
+    pub(super) fn retry(self) {
+        const MAX: u32 = 100_000;
+        RETRIES.set(RETRIES.get() + 1);
+        assert!(
+            self != Self::ForgetsEarly || RETRIES.get() < MAX,
+            "a version is gone"
+        );
     }
 
     /// Lets another thread in now and then.

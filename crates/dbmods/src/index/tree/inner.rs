@@ -10,6 +10,7 @@ use super::node::{
     ENTRIES_MAX, GROUP_WORDS, GROUPS, META, Word, close_gap, count_of, group_of, head_at, load,
     not_above, open_gap, resample, slot_at, store,
 };
+use super::search::Search;
 
 /// The first word of the long separators.
 const LONG: usize = GROUPS + ENTRIES_MAX / 8 * GROUP_WORDS;
@@ -66,13 +67,14 @@ pub(super) fn count(inner: &Inner) -> usize {
 /// The child of a head in the group that [`group_of`] gave, if separators with that very head are short.
 #[inline(always)]
 pub(super) fn entry_in(
+    search: impl Search,
     inner: &Inner,
     count: usize,
     group: usize,
     key: Key<'_>,
     separators: &Separators,
 ) -> usize {
-    let entry = not_above(inner, count, group, key.head).max(1) - 1;
+    let entry = not_above(search, inner, count, group, key.head).max(1) - 1;
     if load(&inner[META]) & HAS_LONG == 0 {
         return entry;
     }
@@ -97,10 +99,15 @@ fn entry_before(inner: &Inner, from: usize, key: Key<'_>, separators: &Separator
 
 /// The entry of a key.
 #[inline(always)]
-pub(super) fn entry_of(inner: &Inner, key: Key<'_>, separators: &Separators) -> usize {
+pub(super) fn entry_of(
+    search: impl Search,
+    inner: &Inner,
+    key: Key<'_>,
+    separators: &Separators,
+) -> usize {
     let count = count(inner);
-    let group = group_of(inner, count, key.head);
-    entry_in(inner, count, group, key, separators)
+    let group = group_of(search, inner, count, key.head);
+    entry_in(search, inner, count, group, key, separators)
 }
 
 #[inline(always)]
@@ -162,7 +169,11 @@ pub(super) fn remove(inner: &Inner, at: usize) {
 pub(super) fn append(inner: &Inner, before: Separator, from: &Inner, first: usize) {
     let mut at = count(inner);
     for entry in first..count(from) {
-        let separator = if entry == first { before } else { separator(from, entry) };
+        let separator = if entry == first {
+            before
+        } else {
+            separator(from, entry)
+        };
         put(inner, at, separator, child(from, entry));
         at += 1;
     }

@@ -2,16 +2,24 @@
 
 use std::cmp::Ordering;
 
+use dpb_core::prefetch::prefetch_item;
+
 use super::node::{
-    ENTRIES_MAX, META, Word, close_gap, copy_bytes, count_of, groups_end, head_at, load, not_above,
-    open_gap, group_of, resample, slot_at, store, write_bytes,
+    ENTRIES_MAX, GROUPS, META, Word, close_gap, copy_bytes, count_of, group_of, groups_end,
+    head_at, load, not_above, open_gap, resample, slot_at, store, write_bytes,
 };
+use super::search::Search;
 use super::slot::Slot;
 
 /// Words of a leaf: 4 KiB, like the pages of LMDB. Leaves of half the size have a third more inner nodes above them, which a small core's cache does not hold.
 pub(super) const LEAF: usize = 512;
 /// A leaf.
 pub(super) type Leaf = [Word; LEAF];
+
+/// Words of a cache line.
+const LINE: usize = 8;
+/// Lines of groups that are fetched with a leaf's header: those of 32 entries, as many of 100 bytes as fill a leaf.
+const GROUP_LINES: usize = 8;
 
 const HEAP_SHIFT: u32 = 16;
 const DEAD_SHIFT: u32 = 32;
@@ -78,14 +86,22 @@ impl Meta {
 
     /// True if there is room for `words` of heap and so many entries more, as the heap is.
     pub(super) fn has_room(self, words: usize, entries: usize) -> bool {
-        self.count + entries <= ENTRIES_MAX
-            && groups_end(self.count + entries) + words <= self.heap
+        self.count + entries <= ENTRIES_MAX && groups_end(self.count + entries) + words <= self.heap
     }
 
     /// True if there would be, without dead words.
     pub(super) fn has_room_compacted(self, words: usize, entries: usize) -> bool {
         self.count + entries <= ENTRIES_MAX
             && groups_end(self.count + entries) + words <= self.heap + self.dead
+    }
+}
+
+/// Asks for the header of a leaf and the groups that are likely there, so that they come together. The second line of the header serves leaves with more.
+#[inline(always)]
+pub(super) fn prefetch(leaf: &Leaf) {
+    prefetch_item::<Word>(leaf, 0);
+    for line in 0..GROUP_LINES {
+        prefetch_item::<Word>(leaf, GROUPS + line * LINE);
     }
 }
 
@@ -124,15 +140,20 @@ pub(super) fn value(leaf: &Leaf, slot: Slot) -> Option<&[Word]> {
     leaf.get(start..start + slot.value_words())
 }
 
+/// The words of an entry's key that is not its head. `None` if the slot was read at a wrong moment.
+#[inline(always)]
+pub(super) fn key_words(leaf: &Leaf, slot: Slot) -> Option<&[Word]> {
+    let start = slot.offset() + 1;
+    leaf.get(start..start + slot.key_words())
+}
+
 /// An entry's key. Any bytes if the slot was read at a wrong moment.
 #[inline]
 pub(super) fn key<'a>(leaf: &Leaf, slot: Slot, head: u64, bytes: &'a mut KeyBytes) -> &'a [u8] {
     let len = slot.key_len().min(bytes.len());
-    let start = slot.offset() + 1;
     match slot.is_keyed() {
         true => {
-            let words = leaf.get(start..start + slot.key_words()).unwrap_or(&[]);
-            copy_bytes(words, &mut bytes[..len]);
+            copy_bytes(key_words(leaf, slot).unwrap_or(&[]), &mut bytes[..len]);
             &bytes[..len]
         }
         false => {
@@ -161,12 +182,13 @@ fn compare_keyed(leaf: &Leaf, slot: Slot, than: Key<'_>) -> Ordering {
 /// The entry with this key, or where it would be. `group` is that of its head.
 #[inline(always)]
 pub(super) fn find_in(
+    search: impl Search,
     leaf: &Leaf,
     count: usize,
     group: usize,
     of: Key<'_>,
 ) -> Result<usize, usize> {
-    let mut at = not_above(leaf, count, group, of.head);
+    let mut at = not_above(search, leaf, count, group, of.head);
     while at > 0 && head(leaf, at - 1) == of.head {
         match compare(leaf, at - 1, of) {
             Ordering::Equal => return Ok(at - 1),
@@ -179,8 +201,14 @@ pub(super) fn find_in(
 
 /// The entry with this key, or where it would be.
 #[inline(always)]
-pub(super) fn find(leaf: &Leaf, count: usize, of: Key<'_>) -> Result<usize, usize> {
-    find_in(leaf, count, group_of(leaf, count, of.head), of)
+pub(super) fn find(
+    search: impl Search,
+    leaf: &Leaf,
+    count: usize,
+    of: Key<'_>,
+) -> Result<usize, usize> {
+    let group = group_of(search, leaf, count, of.head);
+    find_in(search, leaf, count, group, of)
 }
 
 fn write_held(words: &[Word], held: Held<'_>) {

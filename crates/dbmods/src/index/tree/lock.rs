@@ -85,10 +85,7 @@ pub(super) fn unlock(word: &AtomicU64) {
 #[inline]
 pub(super) fn unlock_obsolete(word: &AtomicU64) {
     let version = word.load(Ordering::Relaxed);
-    word.store(
-        ((version & !LOCKED) + STEP) | OBSOLETE,
-        Ordering::Release,
-    );
+    word.store(((version & !LOCKED) + STEP) | OBSOLETE, Ordering::Release);
 }
 
 /// Makes a node that no reader can reach part of the tree again. Its version goes on.

@@ -10,12 +10,12 @@
 //!
 //! The head of a key is its first eight bytes as a big-endian number, filled up with zeroes. Keys of eight bytes are their heads.
 //!
-//! A search counts the samples that are not above the head, which names a group, then the heads of the group. Both loops have a fixed number of
-//! steps and no branch, so nothing is mispredicted, and a node costs three lines whatever it holds: B+trees of fewer lines per step are
-//! those of Hankins and Patel ("Effect of Node Size on the Performance of Cache-Conscious B+-trees", 2003) and of FB+-tree (VLDB 2025).
-//! The words are atomic, so the compiler keeps to single loads.
+//! A search counts the samples that are not above the head, which names a group, then the heads of the group ([`search`](super::search)). Both take
+//! a fixed number of steps without a branch, so nothing is mispredicted, and a node costs three lines whatever it holds. Ideas are from Hankins and Patel ("Effect of Node Size on the Performance of Cache-Conscious B+-trees", 2003) and of FB+-tree (VLDB 2025).
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::search::{Line, Search};
 
 /// A word of a node.
 pub(super) type Word = AtomicU64;
@@ -85,41 +85,40 @@ pub(super) fn count_of(meta: u64) -> usize {
     (meta as u8 as usize).min(ENTRIES_MAX)
 }
 
-/// The group in which the last head that is not above `head` lies, if there is one.
+/// The eight words from a multiple of eight on.
 #[inline(always)]
-pub(super) fn group_of<const W: usize>(node: &[Word; W], count: usize, head: u64) -> usize {
-    let last = count.saturating_sub(1) / GROUP;
-    let mut group = not_above_in(&node[SAMPLES..SAMPLES + SAMPLES_NEAR], head);
-    if last > SAMPLES_NEAR {
-        group += not_above_in(&node[SAMPLES + SAMPLES_NEAR..GROUPS], head);
-    }
-    group.min(last)
+fn line<const W: usize>(node: &[Word; W], at: usize) -> &Line {
+    let words: Option<&Line> = node[at..].first_chunk();
+    words.expect("a node is whole lines")
 }
 
-/// How many words are not above `head`.
+/// The group in which the last head that is not above `head` lies, if there is one.
 #[inline(always)]
-fn not_above_in(words: &[Word], head: u64) -> usize {
-    let mut count = 0;
-    for word in words {
-        count += usize::from(load(word) <= head);
-        // Else the compiler gathers the comparisons in a vector register first, which takes twice the instructions.
-        count = std::hint::black_box(count);
+pub(super) fn group_of<const W: usize>(
+    search: impl Search,
+    node: &[Word; W],
+    count: usize,
+    head: u64,
+) -> usize {
+    let last = count.saturating_sub(1) / GROUP;
+    let mut group = search.not_above_of_five(line(node, 0), head);
+    if last > SAMPLES_NEAR {
+        group += search.not_above(line(node, SAMPLES + SAMPLES_NEAR), head);
     }
-    count
+    group.min(last)
 }
 
 /// Entries up to the end of `group` whose heads are not above `head`, all before the group among them.
 #[inline(always)]
 pub(super) fn not_above<const W: usize>(
+    search: impl Search,
     node: &[Word; W],
     count: usize,
     group: usize,
     head: u64,
 ) -> usize {
-    let start = GROUPS + group * GROUP_WORDS;
-    // In bounds: a group is below 14, and a node has more words than 14 groups.
-    let entries = group * GROUP + not_above_in(&node[start..start + GROUP], head);
-    entries.min(count)
+    let heads = line(node, GROUPS + group * GROUP_WORDS);
+    (group * GROUP + search.not_above(heads, head)).min(count)
 }
 
 /// Writes the samples anew, and the heads of places without an entry.
@@ -162,15 +161,19 @@ pub(super) fn words_for(bytes: usize) -> usize {
 /// Bytes that lie in words, as many as `to` takes and the words have.
 #[inline(always)]
 pub(super) fn copy_bytes(words: &[Word], to: &mut [u8]) {
-    let mut chunks = to.chunks_exact_mut(8);
-    let mut words = words.iter();
-    for (chunk, word) in (&mut chunks).zip(&mut words) {
-        chunk.copy_from_slice(&load(word).to_ne_bytes());
+    let (chunks, rest) = to.as_chunks_mut::<8>();
+    let whole = chunks.len().min(words.len());
+    // Slices of one length, by places: zipped ones are compared twice a word.
+    let (chunks, from) = (&mut chunks[..whole], &words[..whole]);
+    for at in 0..whole {
+        chunks[at] = load(&from[at]).to_ne_bytes();
     }
-    let rest = chunks.into_remainder();
-    if let (false, Some(word)) = (rest.is_empty(), words.next()) {
-        let len = rest.len();
-        rest.copy_from_slice(&load(word).to_ne_bytes()[..len]);
+    if let (false, Some(word)) = (rest.is_empty(), words.get(whole)) {
+        let last = load(word).to_ne_bytes();
+        // A length that is no constant would be a call.
+        for (to, from) in rest.iter_mut().zip(last) {
+            *to = from;
+        }
     }
 }
 

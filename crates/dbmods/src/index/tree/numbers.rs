@@ -29,7 +29,9 @@ impl Numbers {
         count: usize,
     ) -> Result<(), IndexError> {
         let missing = count.saturating_sub(self.given.len());
-        let end = self.next.saturating_add(u32::try_from(missing).unwrap_or(u32::MAX));
+        let end = self
+            .next
+            .saturating_add(u32::try_from(missing).unwrap_or(u32::MAX));
         while self.ready < end {
             arena.ensure(self.ready)?;
             self.ready += 1;
@@ -42,7 +44,10 @@ impl Numbers {
         if let Some(number) = self.given.pop() {
             return number;
         }
-        debug_assert!(self.next < self.ready, "numbers are reserved before they are taken");
+        debug_assert!(
+            self.next < self.ready,
+            "numbers are reserved before they are taken"
+        );
         self.next += 1;
         self.next - 1
     }

@@ -1,20 +1,13 @@
 //! Reads of one key.
 
-use dpb_core::prefetch::prefetch_item;
-
 use super::inner;
 use super::leaf::{self, Key, Leaf, Meta};
 use super::lock::{self, Version};
 use super::log::Old;
-use super::node::{GROUPS, LOCK, Word, copy_bytes, load};
+use super::node::{LOCK, copy_bytes, load};
 use super::shared::Shared;
 use super::slot::Slot;
 use crate::index::Found;
-
-/// Words of a cache line.
-const LINE: usize = 8;
-/// Lines of groups that are fetched with a leaf's header: those of 32 entries of 100 bytes, which fill it.
-const GROUP_LINES: usize = 8;
 
 /// The way down met a change; it begins anew.
 pub(super) type Retry<T> = Option<T>;
@@ -45,7 +38,7 @@ impl Shared {
             return None;
         }
         loop {
-            let entry = inner::entry_of(node, key, &self.separators);
+            let entry = inner::entry_of(self.search, node, key, &self.separators);
             let child = inner::child(node, entry);
             self.pause();
             if !self.holds(node, version) {
@@ -54,7 +47,7 @@ impl Shared {
             height -= 1;
             if height == 0 {
                 let leaf = self.leaves.node(child);
-                prefetch_header(leaf);
+                leaf::prefetch(leaf);
                 let leaf_version = lock::read(&leaf[LOCK])?;
                 // The leaf was this node's child when its version was read.
                 return (self.holds(node, version)).then_some((leaf, leaf_version));
@@ -76,6 +69,7 @@ impl Shared {
             if let Some(found) = self.get_in(leaf, version, key, state, to) {
                 return found;
             }
+            self.retry();
         }
     }
 
@@ -88,7 +82,7 @@ impl Shared {
         state: u64,
         to: &mut [u8],
     ) -> Retry<Found> {
-        match leaf::find(leaf, Meta::of(leaf).count, key) {
+        match leaf::find(self.search, leaf, Meta::of(leaf).count, key) {
             Ok(entry) => {
                 let slot = leaf::slot(leaf, entry);
                 self.value_in(leaf, version, slot, state, to)
@@ -169,14 +163,5 @@ impl Shared {
         let copied = len.min(to.len());
         let whole = self.values.read(first as u32, &mut to[..copied]);
         whole.then(|| Found::of(len, to.len()))
-    }
-}
-
-/// Asks for the header of a leaf and the groups that are likely there, so that they come together.
-#[inline(always)]
-fn prefetch_header(leaf: &Leaf) {
-    prefetch_item::<Word>(leaf, 0);
-    for line in 0..GROUP_LINES {
-        prefetch_item::<Word>(leaf, GROUPS + line * LINE);
     }
 }

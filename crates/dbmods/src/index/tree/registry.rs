@@ -55,7 +55,8 @@ impl Registry {
     /// A slot for a new session, if one is free.
     pub(super) fn claim(&self) -> Option<Seat> {
         for (number, slot) in self.slots.iter().enumerate() {
-            let claimed = (slot.0).compare_exchange(FREE, IDLE, Ordering::AcqRel, Ordering::Relaxed);
+            let claimed =
+                (slot.0).compare_exchange(FREE, IDLE, Ordering::AcqRel, Ordering::Relaxed);
             if claimed.is_ok() {
                 // Before the first state is announced there, as that store is behind a fence.
                 self.claimed.fetch_max(number as u64 + 1, Ordering::AcqRel);

@@ -1,24 +1,23 @@
 //! Reads of ranges.
 //!
 //! A leaf's rows are copied, the version is checked, and then the caller gets them. The next leaf is the right neighbour, which
-//! stays the next one unless it merges into another; then it is obsolete, and the way leads down again. Its header is asked for before the rows of this one
-//! are copied, and its entries, as many as the scan still wants, when half of them are. All lines of the leaf would be a third more.
+//! stays the next one unless it merges into another; then it is obsolete, and the way leads down again. While rows of this one are copied, its entries are
+//! asked for one by one, as many as the scan still wants, and the header of the one behind it. All lines of each leaf would be a third more; all entries at once
+//! would wait for each other.
 
 use std::ops::{ControlFlow, Range};
 
 use dpb_core::prefetch::prefetch_item;
 
-use super::leaf::{self, Key, KeyBytes, Leaf, Meta};
+use super::leaf::{self, Key, Leaf, Meta};
 use super::lock::{self, Version};
-use super::node::{GROUP_WORDS, GROUPS, LOCK, NEXT, Word, load};
+use super::node::{LOCK, NEXT, Word, copy_bytes, load};
 use super::read::Retry;
 use super::shared::Shared;
 use crate::index::Found;
 
 /// Words of a cache line.
 const LINE: usize = 8;
-/// Groups that are fetched with the header of the next leaf.
-const GROUPS_AHEAD: usize = 4;
 
 /// Rows of a leaf, and where the scan stands. A session keeps it, so that scans allocate nothing.
 #[derive(Debug, Default)]
@@ -34,6 +33,19 @@ pub(super) struct Rows {
     /// The last key of the leaf that is being read, if `some` says so.
     last: Vec<u8>,
     some: bool,
+}
+
+impl Rows {
+    /// Makes room behind the rows: where a value of so many bytes begins behind its key, and where it ends.
+    #[inline(always)]
+    fn room(&mut self, key_len: usize, value_len: usize) -> (usize, usize) {
+        let start = self.used + key_len;
+        let end = start + value_len;
+        if self.bytes.len() < end {
+            self.bytes.resize(end.next_power_of_two(), 0);
+        }
+        (start, end)
+    }
 }
 
 impl Shared {
@@ -59,6 +71,7 @@ impl Shared {
             };
             let Some(next) = self.rows_of(leaf, version, is_neighbour, limit - given, state, rows)
             else {
+                self.retry();
                 continue;
             };
             if rows.some {
@@ -95,7 +108,7 @@ impl Shared {
         let next = load(&leaf[NEXT]) as u32;
         let first = match from_start {
             true => 0,
-            false => match leaf::find(leaf, count, Key::new(&rows.key)) {
+            false => match leaf::find(self.search, leaf, count, Key::new(&rows.key)) {
                 Ok(entry) => entry + usize::from(rows.behind),
                 Err(entry) => entry,
             },
@@ -104,33 +117,58 @@ impl Shared {
         if !from_start {
             prefetch_entries(leaf, first..end);
         }
-        let wanted = limit - (end - first.min(end));
-        let ahead = (next != 0 && wanted > 0 && self.holds(leaf, version))
-            .then(|| self.leaves.node(next));
-        if let Some(ahead) = ahead {
-            prefetch_groups(ahead);
+        let mut ahead = self.ahead(leaf, version, next, limit - (end - first.min(end)));
+        if from_start {
+            self.fetch_behind(&ahead);
         }
-        // By then the next leaf's header has come, and its entries have half of this one's rows to come.
-        let middle = first + (end - first.min(end)) / 2;
         for entry in first..count {
             if rows.lens.len() == limit {
                 break;
             }
-            if let (Some(ahead), true) = (ahead, entry == middle) {
-                prefetch_entries(ahead, 0..Meta::of(ahead).count.min(wanted));
-            }
+            ahead.fetch_one();
             self.row(leaf, version, entry, state, rows)?;
         }
+        if !from_start {
+            self.fetch_behind(&ahead);
+        }
+        while ahead.fetch_one() {}
         if let (Some(last), true) = (count.checked_sub(1), first < count) {
-            let mut bytes: KeyBytes = [0; 512];
             let slot = leaf::slot(leaf, last);
-            let key = leaf::key(leaf, slot, leaf::head(leaf, last), &mut bytes);
             rows.last.clear();
-            rows.last.extend_from_slice(key);
+            match slot.is_keyed() {
+                true => {
+                    rows.last.resize(slot.key_len(), 0);
+                    copy_bytes(leaf::key_words(leaf, slot)?, &mut rows.last);
+                }
+                false => rows.last.extend(leaf::head(leaf, last).to_be_bytes()),
+            }
             rows.some = true;
         }
         self.pause();
         self.holds(leaf, version).then_some(next)
+    }
+
+    /// The leaf behind this one, for a scan that wants so many rows more. Its groups are asked for.
+    fn ahead<'s>(&'s self, leaf: &Leaf, version: Version, next: u32, wanted: usize) -> Ahead<'s> {
+        let is_wanted = next != 0 && wanted > 0 && self.holds(leaf, version);
+        let leaf = is_wanted.then(|| self.leaves.node(next));
+        if let Some(leaf) = leaf {
+            leaf::prefetch(leaf);
+        }
+        Ahead {
+            leaf,
+            wanted,
+            fetched: 0,
+        }
+    }
+
+    /// Asks for the header of the leaf behind the next one.
+    fn fetch_behind(&self, ahead: &Ahead<'_>) {
+        // The word has been the number of a leaf or zero at all times, and nothing but the request depends on it.
+        let behind = ahead.leaf.map_or(0, |leaf| load(&leaf[NEXT]) as u32);
+        if behind != 0 {
+            leaf::prefetch(self.leaves.node(behind));
+        }
     }
 
     /// Copies one row, if the state has it.
@@ -162,29 +200,41 @@ impl Shared {
             // Nor may it be asked for room.
             return None;
         }
-        let mut bytes: KeyBytes = [0; 512];
-        let key = leaf::key(leaf, slot, leaf::head(leaf, entry), &mut bytes);
-        let start = rows.used + key.len();
-        let end = start + len;
-        if rows.bytes.len() < end {
-            rows.bytes.resize(end.next_power_of_two(), 0);
+        let (start, end) = rows.room(slot.key_len(), len);
+        let key = &mut rows.bytes[rows.used..start];
+        match (slot.is_keyed(), key.first_chunk_mut()) {
+            (false, Some(eight)) => *eight = leaf::head(leaf, entry).to_be_bytes(),
+            _ => copy_bytes(leaf::key_words(leaf, slot)?, key),
         }
-        rows.bytes[rows.used..start].copy_from_slice(key);
         let to = &mut rows.bytes[start..end];
         if self.value_in(leaf, version, slot, state, to)? == Found::Absent {
             return None;
         }
         rows.used = end;
-        rows.lens.push((key.len() as u32, len as u32));
+        rows.lens.push((slot.key_len() as u32, len as u32));
         Some(())
     }
 }
 
-/// Asks for a leaf's header and the groups that are likely there.
-#[inline(always)]
-fn prefetch_groups(leaf: &Leaf) {
-    for line in (0..GROUPS + GROUPS_AHEAD * GROUP_WORDS).step_by(LINE) {
-        prefetch_item::<Word>(leaf, line);
+/// The next leaf, whose entries are asked for one by one, so that requests do not wait for each other.
+struct Ahead<'s> {
+    leaf: Option<&'s Leaf>,
+    wanted: usize,
+    fetched: usize,
+}
+
+impl Ahead<'_> {
+    /// Asks for the next entry, if there is one that the scan may want.
+    #[inline(always)]
+    fn fetch_one(&mut self) -> bool {
+        let Some(leaf) = self.leaf else { return false };
+        let entry = self.fetched;
+        if entry >= Meta::of(leaf).count.min(self.wanted) {
+            return false;
+        }
+        prefetch_entries(leaf, entry..entry + 1);
+        self.fetched += 1;
+        true
     }
 }
 

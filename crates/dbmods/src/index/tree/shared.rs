@@ -12,6 +12,7 @@ use super::lock::{self, Version};
 use super::log::Log;
 use super::node::{LOCK, Word};
 use super::registry::Registry;
+use super::search::Best;
 
 /// Words of an extent of a long value: a value of 1000 bytes, as YCSB has them, takes one.
 pub(super) const VALUE_EXTENT: usize = 128;
@@ -27,6 +28,7 @@ pub(super) struct Shared {
     pub(super) separators: Separators,
     pub(super) log: Log,
     pub(super) registry: Registry,
+    pub(super) search: Best,
     #[cfg(test)]
     pub(super) fault: Fault,
 }
@@ -48,6 +50,7 @@ impl Shared {
             separators: Chains::new(),
             log: Log::new(versions_bytes_max),
             registry: Registry::new(sessions),
+            search: Best::detect(),
             #[cfg(test)]
             fault: Fault::None,
         }
@@ -92,5 +95,12 @@ impl Shared {
     pub(super) fn pause(&self) {
         #[cfg(test)]
         self.fault.pause();
+    }
+
+    /// In tests, counts reads that begin anew.
+    #[inline(always)]
+    pub(super) fn retry(&self) {
+        #[cfg(test)]
+        self.fault.retry();
     }
 }

@@ -28,7 +28,11 @@ impl Slot {
 
     /// Of an entry at word `offset` of its leaf.
     pub(super) fn new(offset: usize, key: &[u8], value_len: usize) -> Self {
-        let long = if value_len > INLINE_BYTES_MAX { LONG } else { 0 };
+        let long = if value_len > INLINE_BYTES_MAX {
+            LONG
+        } else {
+            0
+        };
         let keyed = if key.len() == 8 { 0 } else { KEYED };
         let lens = (key.len() as u64) << KEY_SHIFT | (value_len as u64) << VALUE_SHIFT;
         Self(offset as u64 | lens | long | keyed)
@@ -46,7 +50,11 @@ impl Slot {
 
     /// The same key with another value.
     pub(super) fn with_value(self, value_len: usize) -> Self {
-        let long = if value_len > INLINE_BYTES_MAX { LONG } else { 0 };
+        let long = if value_len > INLINE_BYTES_MAX {
+            LONG
+        } else {
+            0
+        };
         let kept = self.0 & !(VALUE_MASK << VALUE_SHIFT) & !(LONG | ABSENT);
         Self(kept | (value_len as u64) << VALUE_SHIFT | long)
     }

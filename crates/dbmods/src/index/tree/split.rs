@@ -42,7 +42,7 @@ impl Writer {
         self.split(shared, number, if is_append { Some(key) } else { None });
         let number = self.leaf_of(shared, key);
         let leaf = shared.leaves.node(number);
-        let at = leaf::find(leaf, Meta::of(leaf).count, key);
+        let at = leaf::find(shared.search, leaf, Meta::of(leaf).count, key);
         (number, at.unwrap_or_else(|at| at))
     }
 
@@ -50,7 +50,11 @@ impl Writer {
     fn split(&mut self, shared: &Shared, number: u32, appended: Option<Key<'_>>) {
         let left = shared.leaves.node(number);
         let count = Meta::of(left).count;
-        let kept = if appended.is_some() { count } else { middle(left, count) };
+        let kept = if appended.is_some() {
+            count
+        } else {
+            middle(left, count)
+        };
         let right_number = self.leaves.take();
         let right = shared.leaves.node(right_number);
         lock::renew(&right[LOCK]);
@@ -84,7 +88,11 @@ impl Writer {
     fn make_place(&mut self, shared: &Shared, key: Key<'_>) {
         let is_full = |number: u32| inner::count(shared.inners.node(number)) == ENTRIES_MAX;
         loop {
-            let full = self.path.iter().rev().take_while(|(number, _)| is_full(*number));
+            let full = self
+                .path
+                .iter()
+                .rev()
+                .take_while(|(number, _)| is_full(*number));
             match (full.count(), self.path.len()) {
                 (0, 1..) => return,
                 (full, all) if full == all => self.grow(shared),
@@ -114,7 +122,11 @@ impl Writer {
         let (parent, left) = (shared.inners.node(parent), shared.inners.node(left));
         let count = inner::count(left);
         // As leaves, where keys come in order.
-        let kept = if entry + 1 == count { count - 1 } else { count / 2 };
+        let kept = if entry + 1 == count {
+            count - 1
+        } else {
+            count / 2
+        };
         let number = self.inners.take();
         let right = shared.inners.node(number);
         lock::renew(&right[LOCK]);
@@ -238,7 +250,12 @@ fn middle(leaf: &Leaf, count: usize) -> usize {
 }
 
 fn entry_key<'a>(leaf: &Leaf, entry: usize, bytes: &'a mut KeyBytes) -> Key<'a> {
-    let key = leaf::key(leaf, leaf::slot(leaf, entry), leaf::head(leaf, entry), bytes);
+    let key = leaf::key(
+        leaf,
+        leaf::slot(leaf, entry),
+        leaf::head(leaf, entry),
+        bytes,
+    );
     Key::new(key)
 }
 

@@ -78,7 +78,11 @@ impl Writer {
     }
 
     /// Carries out a transaction, and gives the state that it makes.
-    pub(super) fn apply(&mut self, shared: &Shared, writes: &[Write<'_>]) -> Result<u64, IndexError> {
+    pub(super) fn apply(
+        &mut self,
+        shared: &Shared,
+        writes: &[Write<'_>],
+    ) -> Result<u64, IndexError> {
         self.reclaim(shared);
         self.reserve(shared, writes)?;
         for writes in writes.chunks(TOGETHER) {
@@ -118,7 +122,9 @@ impl Writer {
         let height = shared.root().height as usize + 2;
         self.leaves.reserve(&shared.leaves, splits)?;
         self.inners.reserve(&shared.inners, splits * height)?;
-        shared.separators.reserve(&mut self.separators, KEY_BYTES_MAX * splits, splits)?;
+        shared
+            .separators
+            .reserve(&mut self.separators, KEY_BYTES_MAX * splits, splits)?;
         shared.values.reserve(&mut self.values, long_bytes, long)?;
         self.ends.reserve(&shared.log, writes.len())
     }
@@ -130,10 +136,11 @@ impl Writer {
         let mut number = root.number;
         for _ in 0..root.height {
             let node = shared.inners.node(number);
-            let entry = inner::entry_of(node, key, &shared.separators);
+            let entry = inner::entry_of(shared.search, node, key, &shared.separators);
             self.path.push((number, entry));
             number = inner::child(node, entry);
         }
+        leaf::prefetch(shared.leaves.node(number));
         number
     }
 
@@ -144,7 +151,7 @@ impl Writer {
             true => Held::Long(shared.values.write(&mut self.values, value)),
             false => Held::Here(value),
         };
-        match leaf::find(leaf, Meta::of(leaf).count, key) {
+        match leaf::find(shared.search, leaf, Meta::of(leaf).count, key) {
             Ok(entry) => self.update(shared, (number, entry), key, value.len(), held),
             Err(at) => {
                 let older = self.ends.append(&shared.log, 0, Slot::NONE, &[]);
@@ -208,7 +215,7 @@ impl Writer {
     fn delete(&mut self, shared: &Shared, key: Key<'_>) {
         let number = self.leaf_of(shared, key);
         let leaf = shared.leaves.node(number);
-        let Ok(entry) = leaf::find(leaf, Meta::of(leaf).count, key) else {
+        let Ok(entry) = leaf::find(shared.search, leaf, Meta::of(leaf).count, key) else {
             return;
         };
         let old = leaf::slot(leaf, entry);
@@ -271,7 +278,7 @@ impl Writer {
         let key = Key::new(key);
         let number = self.leaf_of(shared, key);
         let leaf = shared.leaves.node(number);
-        let Ok(entry) = leaf::find(leaf, Meta::of(leaf).count, key) else {
+        let Ok(entry) = leaf::find(shared.search, leaf, Meta::of(leaf).count, key) else {
             return;
         };
         let slot = leaf::slot(leaf, entry);
@@ -296,7 +303,10 @@ impl Writer {
 
 /// Fetches what writes will read.
 fn fetch(shared: &Shared, writes: &[Write<'_>]) {
-    let mut keys = [Key { bytes: &[], head: 0 }; TOGETHER];
+    let mut keys = [Key {
+        bytes: &[],
+        head: 0,
+    }; TOGETHER];
     for (key, write) in keys.iter_mut().zip(writes) {
         let (Write::Put { key: bytes, .. } | Write::Delete { key: bytes }) = write;
         *key = Key::new(bytes);
