@@ -174,8 +174,12 @@ impl<'a> Side<'a> {
 
 /// Adds the first and the last word of a value.
 fn add(sum: u64, value: &[u8]) -> u64 {
-    let first = value.first_chunk().map_or(0, |word| u64::from_be_bytes(*word));
-    let last = value.last_chunk().map_or(0, |word| u64::from_be_bytes(*word));
+    let first = value
+        .first_chunk()
+        .map_or(0, |word| u64::from_be_bytes(*word));
+    let last = value
+        .last_chunk()
+        .map_or(0, |word| u64::from_be_bytes(*word));
     sum.wrapping_add(first).wrapping_add(last)
 }
 
@@ -201,7 +205,10 @@ fn main() {
         sides[side].load(&size);
         let seconds = start.elapsed().as_secs_f64();
         let name = sides[side].index.name();
-        println!("index: {name} loads {:.2} M/s", size.records as f64 / seconds / 1e6);
+        println!(
+            "index: {name} loads {:.2} M/s",
+            size.records as f64 / seconds / 1e6
+        );
     }
     print_memory(&sides, &size);
     println!(
@@ -229,7 +236,11 @@ fn one_round(
     round: usize,
     random: &mut SplitMix64,
 ) -> [f64; 3] {
-    let count = if work == Work::Scan { size.scans } else { size.keys };
+    let count = if work == Work::Scan {
+        size.scans
+    } else {
+        size.keys
+    };
     let keys: Vec<_> = (0..count)
         .map(|_| key(random.below(size.records as usize) as u64))
         .collect();
@@ -241,7 +252,10 @@ fn one_round(
         (seconds[side], sums[side]) = sides[side].phase(work, &keys);
         forget(random, sides, size);
     }
-    assert!(sums[0] == sums[1] && sums[1] == sums[2], "{work:?}: {sums:?}");
+    assert!(
+        sums[0] == sums[1] && sums[1] == sums[2],
+        "{work:?}: {sums:?}"
+    );
     seconds
 }
 
@@ -254,7 +268,11 @@ fn forget(random: &mut SplitMix64, sides: &mut [Side<'_>; 3], size: &Size) {
 }
 
 fn print(name: &str, wanted: f64, rounds: &[[f64; 3]], work: Work, size: &Size) {
-    let count = if work == Work::Scan { size.scans } else { size.keys };
+    let count = if work == Work::Scan {
+        size.scans
+    } else {
+        size.keys
+    };
     let rate = |side: usize| count as f64 / median(rounds.iter().map(|round| round[side])) / 1e6;
     let ratio = median(rounds.iter().map(|round| round[2] / round[0]));
     let control = median(rounds.iter().map(|round| round[1] / round[0]));

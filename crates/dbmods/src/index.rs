@@ -51,7 +51,7 @@ mod layout;
 mod lmdb;
 mod tree;
 
-pub use engine::{Index, Session, Snapshot, Usage, Write};
+pub use engine::{EachRow, Index, Session, Snapshot, Usage, Write};
 pub use error::IndexError;
 pub use layout::{Found, Keys, Values};
 pub use lmdb::{Durability, Lmdb, LmdbOptions};

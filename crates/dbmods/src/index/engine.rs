@@ -95,6 +95,9 @@ pub trait Index: Send + Sync + fmt::Debug {
     fn usage(&self) -> Result<Usage, IndexError>;
 }
 
+/// What a scan calls with each key and its value, in order, until it breaks.
+pub type EachRow<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
 /// One thread's reads. Each call reads the newest committed state, or the held one between [`Session::hold`] and [`Session::release`],
 /// which [`Snapshot`] calls.
 pub trait Session: Send {
@@ -119,7 +122,7 @@ pub trait Session: Send {
         &mut self,
         from: &[u8],
         limit: usize,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        each: &mut EachRow<'_>,
     ) -> Result<usize, IndexError>;
 
     /// Holds the newest committed state, so that later calls read it.

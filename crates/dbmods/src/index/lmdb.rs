@@ -4,13 +4,15 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, WithoutTls};
 
-use super::{Found, Index, IndexError, KEY_BYTES_MAX, Keys, Session, Usage, Values, Write};
+use super::{
+    EachRow, Found, Index, IndexError, KEY_BYTES_MAX, Keys, Session, Usage, Values, Write,
+};
 
 /// What a transaction that was committed survives. The process may end at any moment without loss with each of these, as the system has the pages then; they differ in
 /// what a crash of the system or a loss of power does.
@@ -266,7 +268,7 @@ impl Session for Reader<'_> {
         &mut self,
         from: &[u8],
         limit: usize,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        each: &mut EachRow<'_>,
     ) -> Result<usize, IndexError> {
         let from = &from[..from.len().min(KEY_BYTES_MAX)];
         self.with(|txn, database| {

@@ -31,18 +31,18 @@ mod shared;
 mod slot;
 mod split;
 mod sync;
+mod word;
 mod write;
 
 use std::fmt;
-use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use self::leaf::Key;
 use self::registry::Seat;
 use self::scan::Rows;
 use self::shared::Shared;
 use self::write::Writer;
-use super::{Found, Index, IndexError, Keys, Session, Usage, Values, Write};
+use super::{EachRow, Found, Index, IndexError, Keys, Session, Usage, Values, Write};
 
 /// How a tree is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,8 @@ impl Tree {
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        // A writer that panicked left a node locked or a transaction in part.
+        (self.writer.lock()).expect("no writer of this tree has panicked")
     }
 }
 
@@ -191,7 +192,7 @@ impl Session for Reader<'_> {
         &mut self,
         from: &[u8],
         limit: usize,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        each: &mut EachRow<'_>,
     ) -> Result<usize, IndexError> {
         let state = self.begin();
         let mut rows = std::mem::take(&mut self.rows);

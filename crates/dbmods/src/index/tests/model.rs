@@ -28,7 +28,8 @@ impl Shape {
                 .to_be_bytes()
                 .to_vec(),
             Self::Alike => {
-                let mut key = b"user0000\0\0000000000000"[..=(number as usize * 7) % 20].to_vec();
+                let mut key =
+                    b"user0000\x00\x00000000000000"[..=(number as usize * 7) % 20].to_vec();
                 key.extend_from_slice(&number.to_be_bytes()[6..]);
                 key
             }

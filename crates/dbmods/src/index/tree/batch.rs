@@ -4,6 +4,10 @@
 //! through Prefetching", ICDE 2004; for trees, Kocberber, Falsafi and Grot, "Asynchronous Memory Access Chaining", PVLDB 9(4)): a step reads
 //! lines that the step before asked for, and asks for those of the next. All leaves are equally deep, so keys take equally many steps, and a
 //! group needs no state machine. A key that meets a change goes down again alone, at the end.
+#![allow(
+    clippy::needless_range_loop,
+    reason = "a lane is a place in several arrays"
+)]
 
 use dpb_core::prefetch::prefetch_item;
 

@@ -55,7 +55,7 @@ impl Fault {
         }
         let pauses = PAUSES.get().wrapping_add(1);
         PAUSES.set(pauses);
-        if pauses % 7 == 0 {
+        if pauses.is_multiple_of(7) {
             std::thread::yield_now();
         }
     }

@@ -13,12 +13,8 @@
 //! A search counts the samples that are not above the head, which names a group, then the heads of the group ([`search`](super::search)). Both take
 //! a fixed number of steps without a branch, so nothing is mispredicted, and a node costs three lines whatever it holds. Ideas are from Hankins and Patel ("Effect of Node Size on the Performance of Cache-Conscious B+-trees", 2003) and of FB+-tree (VLDB 2025).
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::search::{Line, Search};
-
-/// A word of a node.
-pub(super) type Word = AtomicU64;
+pub(super) use super::word::{Word, copy_bytes, load, store, words_for, write_bytes};
 
 pub(super) const LOCK: usize = 0;
 pub(super) const META: usize = 1;
@@ -39,16 +35,6 @@ const SAMPLES_NEAR: usize = 8 - SAMPLES;
 pub(super) const ENTRIES_MAX: usize = (SAMPLES_MAX + 1) * GROUP;
 /// The head of places without an entry. It is a key's head too, so the count decides.
 const NO_HEAD: u64 = u64::MAX;
-
-#[inline(always)]
-pub(super) fn load(word: &Word) -> u64 {
-    word.load(Ordering::Relaxed)
-}
-
-#[inline(always)]
-pub(super) fn store(word: &Word, value: u64) {
-    word.store(value, Ordering::Relaxed);
-}
 
 /// The first eight bytes of a key.
 #[inline(always)]
@@ -149,44 +135,5 @@ pub(super) fn close_gap<const W: usize>(node: &[Word; W], count: usize, at: usiz
     for entry in at + 1..count {
         store(&node[head_at(entry - 1)], load(&node[head_at(entry)]));
         store(&node[slot_at(entry - 1)], load(&node[slot_at(entry)]));
-    }
-}
-
-/// Words for so many bytes.
-#[inline(always)]
-pub(super) fn words_for(bytes: usize) -> usize {
-    bytes.div_ceil(8)
-}
-
-/// Bytes that lie in words, as many as `to` takes and the words have.
-#[inline(always)]
-pub(super) fn copy_bytes(words: &[Word], to: &mut [u8]) {
-    let (chunks, rest) = to.as_chunks_mut::<8>();
-    let whole = chunks.len().min(words.len());
-    // Slices of one length, by places: zipped ones are compared twice a word.
-    let (chunks, from) = (&mut chunks[..whole], &words[..whole]);
-    for at in 0..whole {
-        chunks[at] = load(&from[at]).to_ne_bytes();
-    }
-    if let (false, Some(word)) = (rest.is_empty(), words.get(whole)) {
-        let last = load(word).to_ne_bytes();
-        // A length that is no constant would be a call.
-        for (to, from) in rest.iter_mut().zip(last) {
-            *to = from;
-        }
-    }
-}
-
-/// Bytes into words, the last one filled up with zeroes.
-#[inline]
-pub(super) fn write_bytes(words: &[Word], from: &[u8]) {
-    let (chunks, rest) = from.as_chunks::<8>();
-    for (word, chunk) in words.iter().zip(chunks) {
-        store(word, u64::from_ne_bytes(*chunk));
-    }
-    if let (false, Some(word)) = (rest.is_empty(), words.get(chunks.len())) {
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        store(word, u64::from_ne_bytes(last));
     }
 }

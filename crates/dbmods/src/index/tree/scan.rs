@@ -14,7 +14,7 @@ use super::lock::{self, Version};
 use super::node::{LOCK, NEXT, Word, copy_bytes, load};
 use super::read::Retry;
 use super::shared::Shared;
-use crate::index::Found;
+use crate::index::{EachRow, Found};
 
 /// Words of a cache line.
 const LINE: usize = 8;
@@ -56,7 +56,7 @@ impl Shared {
         limit: usize,
         state: u64,
         rows: &mut Rows,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        each: &mut EachRow<'_>,
     ) -> usize {
         rows.key.clear();
         rows.key.extend_from_slice(start);
@@ -251,10 +251,7 @@ fn prefetch_entries(leaf: &Leaf, entries: Range<usize>) {
 }
 
 /// Gives the rows of a leaf.
-fn give(
-    rows: &Rows,
-    each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-) -> (usize, ControlFlow<()>) {
+fn give(rows: &Rows, each: &mut EachRow<'_>) -> (usize, ControlFlow<()>) {
     let mut bytes = &rows.bytes[..];
     for (row, (key, value)) in rows.lens.iter().enumerate() {
         let (row_bytes, rest) = bytes.split_at((key + value) as usize);

@@ -9,7 +9,7 @@
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use dpb_core::cpu_level::Level;
 
-use super::node::{Word, load};
+use super::word::{Word, load};
 
 /// Words of a line.
 pub(super) type Line = [Word; 8];
