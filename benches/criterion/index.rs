@@ -1,6 +1,6 @@
 //! The tree beside LMDB: reads in batches, reads one at a time, updates, scans, and the memory of both.
 //!
-//! One thread. Both engines have the same records, which were written in one random order, and get the same keys, fresh ones in each round. A round has one phase for each
+//! One thread. Both engines have the same records, which were written in one random order, and get keys drawn alike, fresh ones in each phase. A round has one phase for each
 //! side, one after another in an order that turns; what counts is the median over the rounds of LMDB's time by the tree's. The tree beside itself is the
 //! row of control, and must be 1. Every phase's results go into a sum that is checked.
 //!
@@ -174,13 +174,11 @@ impl<'a> Side<'a> {
 
 /// Adds the first and the last word of a value.
 fn add(sum: u64, value: &[u8]) -> u64 {
-    let first = value
-        .first_chunk()
-        .map_or(0, |word| u64::from_be_bytes(*word));
-    let last = value
-        .last_chunk()
-        .map_or(0, |word| u64::from_be_bytes(*word));
-    sum.wrapping_add(first).wrapping_add(last)
+    add_word(add_word(sum, value.first_chunk()), value.last_chunk())
+}
+
+fn add_word(sum: u64, word: Option<&[u8; 8]>) -> u64 {
+    sum.wrapping_add(word.map_or(0, |word| u64::from_be_bytes(*word)))
 }
 
 fn main() {
@@ -228,7 +226,7 @@ fn main() {
     }
 }
 
-/// Seconds of each side.
+/// Seconds of each side. Each has keys of its own, as the second would find the first one's lines in caches.
 fn one_round(
     sides: &mut [Side<'_>; 3],
     work: Work,
@@ -236,43 +234,44 @@ fn one_round(
     round: usize,
     random: &mut SplitMix64,
 ) -> [f64; 3] {
-    let count = if work == Work::Scan {
-        size.scans
-    } else {
-        size.keys
-    };
-    let keys: Vec<_> = (0..count)
-        .map(|_| key(random.below(size.records as usize) as u64))
-        .collect();
     let mut seconds = [0.0; 3];
-    let mut sums = [0; 3];
     for turn in 0..3 {
         let side = (turn + round) % 3;
-        // A side of its own keys first, so that the second of the tree's phases does not find the first one's in caches.
-        (seconds[side], sums[side]) = sides[side].phase(work, &keys);
-        forget(random, sides, size);
+        let keys = draw(random, count_of(work, size), size);
+        let (taken, sum) = sides[side].phase(work, &keys);
+        seconds[side] = taken;
+        if matches!(work, Work::ReadBatches | Work::ReadSingly) {
+            // A value is its key and zeroes.
+            let right = keys.iter().fold(0, |sum, key| add_word(sum, Some(key)));
+            assert_eq!(sum, right, "{work:?}");
+        }
     }
-    assert!(
-        sums[0] == sums[1] && sums[1] == sums[2],
-        "{work:?}: {sums:?}"
-    );
+    if work == Work::Scan {
+        let keys = draw(random, 16, size);
+        let sums = [0, 1, 2].map(|side: usize| sides[side].phase(work, &keys).1);
+        assert!(
+            sums[0] == sums[1] && sums[1] == sums[2],
+            "{work:?}: {sums:?}"
+        );
+    }
     seconds
 }
 
-/// Reads other keys, so that a phase finds few of the lines that the same keys left in caches.
-fn forget(random: &mut SplitMix64, sides: &mut [Side<'_>; 3], size: &Size) {
-    let keys: Vec<_> = (0..size.keys)
+fn count_of(work: Work, size: &Size) -> usize {
+    match work {
+        Work::Scan => size.scans,
+        _ => size.keys,
+    }
+}
+
+fn draw(random: &mut SplitMix64, count: usize, size: &Size) -> Vec<[u8; 8]> {
+    (0..count)
         .map(|_| key(random.below(size.records as usize) as u64))
-        .collect();
-    black_box(sides[0].phase(Work::ReadBatches, &keys));
+        .collect()
 }
 
 fn print(name: &str, wanted: f64, rounds: &[[f64; 3]], work: Work, size: &Size) {
-    let count = if work == Work::Scan {
-        size.scans
-    } else {
-        size.keys
-    };
+    let count = count_of(work, size);
     let rate = |side: usize| count as f64 / median(rounds.iter().map(|round| round[side])) / 1e6;
     let ratio = median(rounds.iter().map(|round| round[2] / round[0]));
     let control = median(rounds.iter().map(|round| round[1] / round[0]));

@@ -5,7 +5,9 @@ mod edges;
 mod history;
 mod model;
 
-use super::{Durability, Found, Index, Lmdb, LmdbOptions, Session};
+#[cfg(not(miri))]
+use super::{Durability, Lmdb, LmdbOptions};
+use super::{Found, Index, Session};
 
 /// LMDB in a folder that goes with it.
 #[cfg(not(miri))]
