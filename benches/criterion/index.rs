@@ -9,11 +9,13 @@
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Instant;
 
 use dpb_core::random::SplitMix64;
 use dpb_dbmods::index::{
-    Durability, Found, Index, Keys, Lmdb, LmdbOptions, Session, Tree, TreeOptions, Values, Write,
+    Durability, Found, Index, KeyRange, Keys, Lmdb, LmdbOptions, Session, Tree, TreeOptions,
+    Values, Write,
 };
 
 /// The sizes of a run.
@@ -73,19 +75,19 @@ fn key(record: u64) -> [u8; 8] {
 }
 
 /// One engine and what a phase needs.
-struct Side<'a> {
-    index: &'a dyn Index,
-    session: Box<dyn Session + 'a>,
+struct Side {
+    index: Arc<dyn Index>,
+    session: Box<dyn Session>,
     values: Vec<u8>,
     found: Vec<Found>,
     value: Vec<u8>,
 }
 
-impl<'a> Side<'a> {
-    fn new(index: &'a dyn Index, size: &Size) -> Self {
+impl Side {
+    fn new(index: Arc<dyn Index>, size: &Size) -> Self {
         Self {
+            session: index.clone().session().expect("few sessions"),
             index,
-            session: index.session().expect("few sessions"),
             values: vec![0; BATCH * size.value_bytes],
             found: vec![Found::Absent; BATCH],
             value: vec![0; size.value_bytes],
@@ -166,7 +168,9 @@ impl<'a> Side<'a> {
                 sum = add(sum, value);
                 ControlFlow::Continue(())
             };
-            self.session.scan(key, ROWS, each).expect("reads");
+            self.session
+                .scan(KeyRange::from(key), ROWS, each)
+                .expect("reads");
         }
         sum
     }
@@ -195,9 +199,9 @@ fn main() {
         sessions_max: 8,
         durability: Durability::None,
     });
-    let lmdb = lmdb.expect("room for a map");
-    let tree = Tree::new(TreeOptions::default()).expect("memory");
-    let mut sides = [&tree as &dyn Index, &tree, &lmdb].map(|index| Side::new(index, &size));
+    let lmdb: Arc<dyn Index> = Arc::new(lmdb.expect("room for a map"));
+    let tree: Arc<dyn Index> = Arc::new(Tree::new(TreeOptions::default()).expect("memory"));
+    let mut sides = [tree.clone(), tree, lmdb].map(|index| Side::new(index, &size));
     for side in [0, 2] {
         let start = Instant::now();
         sides[side].load(&size);
@@ -228,7 +232,7 @@ fn main() {
 
 /// Seconds of each side. Each has keys of its own, as the second would find the first one's lines in caches.
 fn one_round(
-    sides: &mut [Side<'_>; 3],
+    sides: &mut [Side; 3],
     work: Work,
     size: &Size,
     round: usize,
@@ -282,7 +286,7 @@ fn print(name: &str, wanted: f64, rounds: &[[f64; 3]], work: Work, size: &Size) 
     );
 }
 
-fn print_memory(sides: &[Side<'_>; 3], size: &Size) {
+fn print_memory(sides: &[Side; 3], size: &Size) {
     let [tree, _, lmdb] = sides;
     let [tree, lmdb] = [tree, lmdb].map(|side| side.index.usage().expect("counts"));
     assert_eq!((tree.keys, lmdb.keys), (size.records, size.records));

@@ -4,32 +4,41 @@
 //! ours: a B+tree in memory, which is lost with its process. [`Lmdb`] is LMDB, a file, through the heed crate.
 //!
 //! ```
-//! use dpb_dbmods::index::{Found, Index, Keys, Snapshot, Tree, TreeOptions, Values, Write};
+//! use std::ops::ControlFlow;
+//! use std::sync::Arc;
+//!
+//! use dpb_dbmods::index::{
+//!     Found, Index, KeyRange, Keys, Reads, Snapshot, Tree, TreeOptions, Values, Write,
+//! };
 //!
 //! # fn main() -> Result<(), dpb_dbmods::index::IndexError> {
-//! let index = Tree::new(TreeOptions::default())?;
-//! index.apply(&[
+//! let index: Arc<dyn Index> = Arc::new(Tree::new(TreeOptions::default())?);
+//! let written = index.apply(&[
 //!     Write::Put { key: b"k0000001", value: b"one" },
 //!     Write::Put { key: b"k0000002", value: b"two" },
 //! ])?;
 //!
 //! // A burst of keys. The value of key i lies at bytes i * 8.
-//! let mut session = index.session()?;
+//! let mut session = index.clone().session()?;
 //! let (mut bytes, mut found) = ([0; 16], [Found::Absent; 2]);
 //! let mut values = Values::new(&mut bytes, 8, &mut found)?;
 //! session.get_batch(Keys::Eight(&[*b"k0000002", *b"k0000009"]), &mut values)?;
 //! assert_eq!(values.value(0), Some(&b"two"[..]));
 //! assert_eq!(values.value(1), None);
 //!
+//! assert!(session.state() >= written);
+//!
 //! // All reads of a snapshot see the same transactions.
-//! let mut snapshot = Snapshot::of(&mut *session)?;
+//! let mut snapshot = Snapshot::of(session)?;
 //! index.delete(b"k0000001")?;
 //! let mut keys = 0;
-//! snapshot.scan(b"", 10, &mut |_key, _value| {
+//! snapshot.scan(KeyRange::from(b"k").before(b"l"), 10, &mut |_key, _value| {
 //!     keys += 1;
-//!     std::ops::ControlFlow::Continue(())
+//!     ControlFlow::Continue(())
 //! })?;
 //! assert_eq!(keys, 2);
+//! let mut session = snapshot.release();
+//! assert_eq!(session.get(b"k0000001", &mut [0; 8])?, Found::Absent);
 //! # Ok(())
 //! # }
 //! ```
@@ -51,10 +60,12 @@ mod layout;
 mod lmdb;
 mod tree;
 
-pub use engine::{EachRow, Index, Session, Snapshot, Usage, Write};
+pub use engine::{
+    Deleted, Durability, EachRow, Holder, Index, Reads, Session, Snapshot, Usage, Write,
+};
 pub use error::IndexError;
-pub use layout::{Found, Keys, Values};
-pub use lmdb::{Durability, Lmdb, LmdbOptions};
+pub use layout::{Found, KeyRange, Keys, Values};
+pub use lmdb::{Lmdb, LmdbOptions};
 pub use tree::{Tree, TreeOptions};
 
 /// Bytes of a key, at most: LMDB's limit, which both engines keep so that one can replace the other.

@@ -7,10 +7,11 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dpb_core::random::SplitMix64;
-use dpb_dbmods::index::{Durability, Index, Lmdb, LmdbOptions, Write};
+use dpb_dbmods::index::{Durability, Index, KeyRange, Lmdb, LmdbOptions, Write};
 
 /// The folder for the process that will be killed, and its durability.
 const FOLDER: &str = "DPB_LMDB_KILLED_FOLDER";
@@ -27,21 +28,21 @@ const ALL: [(&str, Durability); 3] = [
     ("sync", Durability::Sync),
 ];
 
-fn open(folder: &Path, durability: Durability) -> Lmdb {
+fn open(folder: &Path, durability: Durability) -> Arc<Lmdb> {
     let opened = Lmdb::open(&LmdbOptions {
         folder: folder.to_path_buf(),
         map_bytes: 16 << 20,
         sessions_max: 8,
         durability,
     });
-    opened.expect("an index")
+    Arc::new(opened.expect("an index"))
 }
 
 /// The number that every key has, or none if there is no key.
-fn round_of(index: &Lmdb) -> u64 {
+fn round_of(index: &Arc<Lmdb>) -> u64 {
     let mut rounds = Vec::new();
-    let mut session = index.session().expect("the first");
-    let count = session.scan(b"", usize::MAX, &mut |_, value| {
+    let mut session = index.clone().session().expect("the first");
+    let count = session.scan(KeyRange::ALL, usize::MAX, &mut |_, value| {
         rounds.push(u64::from_be_bytes(*value.first_chunk().expect("a number")));
         ControlFlow::Continue(())
     });

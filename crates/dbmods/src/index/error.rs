@@ -31,6 +31,18 @@ pub enum IndexError {
         /// Keys that were asked for.
         keys: usize,
     },
+    /// The offsets of a key are not in order, or lie outside of the bytes of the keys.
+    #[error("key {key} lies at bytes {start} to {end} of {bytes}")]
+    Offsets {
+        /// The key.
+        key: usize,
+        /// Where it would begin.
+        start: u32,
+        /// Where it would end.
+        end: u32,
+        /// Bytes of all keys.
+        bytes: usize,
+    },
     /// The index is as large as it may become.
     #[error("{what} are full at {limit_bytes} bytes; {remedy}")]
     Full {
@@ -58,6 +70,28 @@ pub enum IndexError {
     /// A session that holds a snapshot was told to hold one.
     #[error("the session holds a snapshot already; release it first")]
     Held,
+    /// A snapshot could not be renewed, and was read.
+    #[error("the snapshot holds no state, as renewing it failed; renew it again")]
+    Released,
+    /// A writer panicked in the middle of a transaction, so a part of it may be there.
+    #[error("the index is broken, as a writer of it panicked; load its data into a new one")]
+    Broken,
+    /// An engine does not have such a durability.
+    #[error("{engine} cannot be {durability}; ask for another durability")]
+    Durability {
+        /// The engine.
+        engine: &'static str,
+        /// The word for what was asked.
+        durability: &'static str,
+    },
+    /// A file was not closed before the system went down, and its durability does not survive that.
+    #[error(
+        "{path} was open with durability `none` when the system went down, so it may be damaged; delete the folder and load the data again"
+    )]
+    Unclean {
+        /// The folder of the file.
+        path: String,
+    },
     /// A map of LMDB cannot be as large as asked.
     #[error(
         "a map of {asked_bytes} bytes for {path}: {free_bytes} bytes are free there; ask for a smaller map or free some room"

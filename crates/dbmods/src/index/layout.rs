@@ -1,6 +1,99 @@
-//! Bursts of keys, and the memory for their values, as the caller laid them out.
+//! Bursts of keys, the memory for their values as the caller laid it out, and ranges of keys.
+
+use std::ops::Bound;
 
 use super::IndexError;
+
+/// A range of keys, in the order of byte strings.
+///
+/// ```
+/// use dpb_dbmods::index::KeyRange;
+///
+/// assert!(KeyRange::from(b"b").before(b"d").contains(b"c"));
+/// assert!(!KeyRange::after(b"b").contains(b"b"));
+/// assert!(KeyRange::ALL.through(b"d").contains(b"d"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange<'a> {
+    /// Where it begins.
+    pub start: Bound<&'a [u8]>,
+    /// Where it ends.
+    pub end: Bound<&'a [u8]>,
+}
+
+impl<'a> KeyRange<'a> {
+    /// All keys.
+    pub const ALL: Self = Self {
+        start: Bound::Unbounded,
+        end: Bound::Unbounded,
+    };
+
+    /// The keys that are not less than `key`.
+    pub fn from(key: &'a [u8]) -> Self {
+        Self {
+            start: Bound::Included(key),
+            ..Self::ALL
+        }
+    }
+
+    /// The keys that are greater than `key`.
+    pub fn after(key: &'a [u8]) -> Self {
+        Self {
+            start: Bound::Excluded(key),
+            ..Self::ALL
+        }
+    }
+
+    /// Those of its keys that are less than `key`.
+    #[must_use]
+    pub fn before(self, key: &'a [u8]) -> Self {
+        Self {
+            end: Bound::Excluded(key),
+            ..self
+        }
+    }
+
+    /// Those of its keys that are not greater than `key`.
+    #[must_use]
+    pub fn through(self, key: &'a [u8]) -> Self {
+        Self {
+            end: Bound::Included(key),
+            ..self
+        }
+    }
+
+    /// True if `key` is one of its keys.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let begins = match self.start {
+            Bound::Unbounded => true,
+            Bound::Included(start) => start <= key,
+            Bound::Excluded(start) => start < key,
+        };
+        begins && self.ends_behind(key)
+    }
+
+    /// True if `key` does not lie behind its end.
+    fn ends_behind(&self, key: &[u8]) -> bool {
+        match self.end {
+            Bound::Unbounded => true,
+            Bound::Included(end) => key <= end,
+            Bound::Excluded(end) => key < end,
+        }
+    }
+
+    /// True if no key can be in it, as its end lies before its beginning.
+    pub fn is_empty(&self) -> bool {
+        match (self.start, self.end) {
+            (Bound::Unbounded, Bound::Excluded(end)) => end.is_empty(),
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(start), Bound::Included(end)) => start > end,
+            (
+                Bound::Included(start) | Bound::Excluded(start),
+                Bound::Included(end) | Bound::Excluded(end),
+            ) => start >= end,
+        }
+    }
+}
 
 /// The keys of a burst, where they lie.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +125,24 @@ impl<'a> Keys<'a> {
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Checks that all offsets lie in order within the bytes.
+    fn check(&self) -> Result<(), IndexError> {
+        let Self::Offsets { bytes, offsets } = self else {
+            return Ok(());
+        };
+        let wrong = (offsets.windows(2))
+            .position(|pair| pair[0] > pair[1] || pair[1] as usize > bytes.len());
+        match wrong {
+            Some(key) => Err(IndexError::Offsets {
+                key,
+                start: offsets[key],
+                end: offsets[key + 1],
+                bytes: bytes.len(),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// A key.
@@ -104,16 +215,19 @@ impl<'a> Values<'a> {
         Ok(Self { bytes, each, found })
     }
 
-    /// Checks that there is room for the values of so many keys.
-    pub(super) fn admit(&self, keys: usize) -> Result<(), IndexError> {
-        if keys > self.found.len() {
+    /// Checks that the keys lie within their bytes and that there is room for their values. What no key will fill is absent from then on.
+    pub(super) fn admit(&mut self, keys: Keys<'_>) -> Result<(), IndexError> {
+        keys.check()?;
+        let count = keys.len();
+        if count > self.found.len() {
             return Err(IndexError::Layout {
                 room: self.found.len(),
                 each: self.each,
                 bytes: self.bytes.len(),
-                keys,
+                keys: count,
             });
         }
+        self.found[count..].fill(Found::Absent);
         Ok(())
     }
 

@@ -6,36 +6,35 @@
 use std::fmt;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use heed::types::Bytes;
-use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, WithoutTls};
-
-use super::{
-    EachRow, Found, Index, IndexError, KEY_BYTES_MAX, Keys, Session, Usage, Values, Write,
+use heed::{
+    CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, RwTxn, WithoutTls,
 };
 
-/// What a transaction that was committed survives. The process may end at any moment without loss with each of these, as the system has the pages then; they differ in
-/// what a crash of the system or a loss of power does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Nothing is flushed (`MDB_NOSYNC`, and `MDB_WRITEMAP`, with which it is fastest). A crash of the system may lose any transaction, and may leave a file that cannot be read.
-    None,
-    /// Data are flushed at each commit, the page that makes them public is not (`MDB_NOMETASYNC`). A crash of the system may lose the last transaction; the file
-    /// stays whole.
-    Commit,
-    /// Both are flushed at each commit. Nothing that was committed is lost.
-    Sync,
-}
+use super::{
+    Deleted, Durability, EachRow, Found, Holder, Index, IndexError, KEY_BYTES_MAX, KeyRange, Keys,
+    Reads, Session, Usage, Values, Write,
+};
 
-impl Durability {
-    fn flags(self) -> EnvFlags {
-        // A read of a random key has no use for the pages behind it.
-        let flags = EnvFlags::NO_READ_AHEAD;
-        match self {
-            Self::None => flags | EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP,
-            Self::Commit => flags | EnvFlags::NO_META_SYNC,
-            Self::Sync => flags,
-        }
+/// What LMDB is told for a durability, if it has it.
+///
+/// * `None`: nothing is flushed (`MDB_NOSYNC`, and `MDB_WRITEMAP`, with which it is fastest).
+/// * `Commit`: data are flushed at each commit, the page that makes them public is not (`MDB_NOMETASYNC`).
+/// * `Sync`: both are flushed at each commit.
+fn flags(durability: Durability) -> Result<EnvFlags, IndexError> {
+    // A read of a random key has no use for the pages behind it.
+    let flags = EnvFlags::NO_READ_AHEAD;
+    match durability {
+        Durability::None => Ok(flags | EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP),
+        Durability::Commit => Ok(flags | EnvFlags::NO_META_SYNC),
+        Durability::Sync => Ok(flags),
+        Durability::Volatile => Err(IndexError::Durability {
+            engine: NAME,
+            durability: durability.word(),
+        }),
     }
 }
 
@@ -60,8 +59,12 @@ pub struct Lmdb {
     env: Env<WithoutTls>,
     database: Database<'static, Bytes, Bytes>,
     map_bytes: u64,
+    durability: Durability,
+    sessions: AtomicU64,
+    sessions_max: u64,
 }
 
+const NAME: &str = "lmdb";
 /// Bytes of LMDB's pages on machines with pages of 4 KiB.
 const PAGE: u64 = 4096;
 
@@ -81,9 +84,10 @@ impl Lmdb {
     /// Opens the index of a folder, or makes one.
     ///
     /// # Errors
-    /// [`IndexError::Folder`], [`IndexError::Disk`] if the file system has no room for the whole map, [`IndexError::Lmdb`].
+    /// [`IndexError::Durability`] for a volatile one, [`IndexError::Folder`], [`IndexError::Disk`] if the file system has no room for the whole map, [`IndexError::Lmdb`].
     pub fn open(options: &LmdbOptions) -> Result<Self, IndexError> {
         let folder = &options.folder;
+        let flags = flags(options.durability)?;
         let refused = |source| IndexError::Folder {
             path: folder.display().to_string(),
             source,
@@ -98,7 +102,7 @@ impl Lmdb {
         // which the option's documentation says. What remains is that nobody else may write to the file while it is mapped; a folder that is given
         // to this index is the index's.
         let env = unsafe {
-            open.flags(options.durability.flags());
+            open.flags(flags);
             open.open(folder)?
         };
         let txn = env.write_txn()?;
@@ -111,15 +115,10 @@ impl Lmdb {
             database: made.unwrap_commit(),
             env,
             map_bytes,
+            durability: options.durability,
+            sessions: AtomicU64::new(0),
+            sessions_max: u64::from(options.sessions_max),
         })
-    }
-
-    /// Flushes what was committed to the disk.
-    ///
-    /// # Errors
-    /// [`IndexError::Lmdb`].
-    pub fn flush(&self) -> Result<(), IndexError> {
-        Ok(self.env.force_sync()?)
     }
 
     /// Names the cause where LMDB has one that a person can act on.
@@ -152,52 +151,108 @@ fn admit(folder: &Path, map_bytes: u64) -> std::io::Result<Result<(), IndexError
 
 impl Index for Lmdb {
     fn name(&self) -> &'static str {
-        "lmdb"
+        NAME
     }
 
-    fn session(&self) -> Result<Box<dyn Session + '_>, IndexError> {
-        // LMDB counts read transactions, not sessions; a session that could not read would help nobody.
-        drop(self.read()?);
-        Ok(Box::new(Reader {
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn session(self: Arc<Self>) -> Result<Box<dyn Session>, IndexError> {
+        let open = self.sessions.fetch_add(1, Ordering::Relaxed);
+        // From here on, dropping it counts down.
+        let reader = Reader {
             index: self,
             held: None,
-        }))
+            state: 0,
+        };
+        match open < reader.index.sessions_max {
+            true => Ok(Box::new(reader)),
+            false => Err(reader.index.sessions_are_open()),
+        }
     }
 
     fn apply(&self, writes: &[Write<'_>]) -> Result<u64, IndexError> {
         for write in writes {
             write.check()?;
         }
-        let mut txn = self.env.write_txn()?;
-        for write in writes {
-            let written = match write {
-                Write::Put { key, value } => self.database.put(&mut txn, key, value),
-                Write::Delete { key } => self.database.delete(&mut txn, key).map(drop),
-            };
-            written.map_err(|error| self.error(error))?;
-        }
-        let number = txn.id() as u64;
-        txn.commit().map_err(|error| self.error(error))?;
-        Ok(number)
+        self.transaction(|txn| {
+            let mut changed = 0;
+            for write in writes {
+                changed += match write {
+                    Write::Put { key, value } => self.database.put(txn, key, value).map(|()| 1),
+                    Write::Delete { key } => self.database.delete(txn, key).map(usize::from),
+                }?;
+            }
+            Ok(changed)
+        })
+        .map(|(state, _)| state)
+    }
+
+    fn delete_range(&self, range: KeyRange<'_>, limit: usize) -> Result<Deleted, IndexError> {
+        let range = bounds(range);
+        let (state, keys) = self.transaction(|txn| {
+            let Some(range) = range else { return Ok(0) };
+            let mut keys = 0;
+            let mut rows = self.database.range_mut(txn, &range)?;
+            while keys < limit && rows.next().transpose()?.is_some() {
+                // SAFETY: the row that the iterator stands on is not used.
+                unsafe { rows.del_current()? };
+                keys += 1;
+            }
+            Ok(keys)
+        })?;
+        Ok(Deleted { state, keys })
+    }
+
+    fn flush(&self) -> Result<(), IndexError> {
+        Ok(self.env.force_sync()?)
     }
 
     fn usage(&self) -> Result<Usage, IndexError> {
         let txn = self.read()?;
+        let newest = txn.id() as u64;
         Ok(Usage {
             keys: self.database.len(&txn)?,
             bytes: (self.env.info().last_page_number as u64 + 1) * PAGE,
+            versions_bytes: 0,
+            sessions: self.sessions.load(Ordering::Relaxed),
+            newest,
+            oldest: newest,
         })
     }
 }
 
 impl Lmdb {
+    /// Carries out a transaction, which says how many keys it changed. Gives the state that it made, and that number.
+    fn transaction(
+        &self,
+        write: impl FnOnce(&mut RwTxn<'_>) -> Result<usize, heed::Error>,
+    ) -> Result<(u64, usize), IndexError> {
+        let mut txn = self.env.write_txn()?;
+        let changed = write(&mut txn).map_err(|error| self.error(error))?;
+        let number = txn.id() as u64;
+        txn.commit().map_err(|error| self.error(error))?;
+        // LMDB commits nothing where nothing was changed, and the next transaction gets the number.
+        let state = number - u64::from(changed == 0);
+        Ok((state, changed))
+    }
+
+    fn sessions_are_open(&self) -> IndexError {
+        IndexError::Sessions {
+            max: usize::try_from(self.sessions_max).unwrap_or(usize::MAX),
+        }
+    }
+
     fn read(&self) -> Result<RoTxn<'_, WithoutTls>, IndexError> {
-        self.env.read_txn().map_err(|error| match error {
-            heed::Error::Mdb(MdbError::ReadersFull) => IndexError::Sessions {
-                max: self.env.max_readers() as usize,
-            },
+        self.env.read_txn().map_err(|error| self.read_error(error))
+    }
+
+    fn read_error(&self, error: heed::Error) -> IndexError {
+        match error {
+            heed::Error::Mdb(MdbError::ReadersFull) => self.sessions_are_open(),
             error => self.error(error),
-        })
+        }
     }
 }
 
@@ -210,23 +265,60 @@ impl fmt::Debug for Lmdb {
     }
 }
 
-/// A session of LMDB's.
-struct Reader<'a> {
-    index: &'a Lmdb,
-    held: Option<RoTxn<'a, WithoutTls>>,
+/// A range as LMDB takes it: no key is longer than the longest. None if it is empty.
+fn bounds(range: KeyRange<'_>) -> Option<(Bound<&[u8]>, Bound<&[u8]>)> {
+    if range.is_empty() {
+        return None;
+    }
+    let start = match range.start {
+        Bound::Included(key) | Bound::Excluded(key) if key.len() > KEY_BYTES_MAX => {
+            // A stored key that is its beginning lies before it.
+            Bound::Excluded(&key[..KEY_BYTES_MAX])
+        }
+        // LMDB takes no empty key. Nothing lies before or at it.
+        Bound::Included([]) | Bound::Excluded([]) => Bound::Unbounded,
+        start => start,
+    };
+    let end = match range.end {
+        Bound::Included(key) | Bound::Excluded(key) if key.len() > KEY_BYTES_MAX => {
+            Bound::Included(&key[..KEY_BYTES_MAX])
+        }
+        Bound::Included([]) => return None,
+        end => end,
+    };
+    Some((start, end))
 }
 
-impl Reader<'_> {
+/// A session of LMDB's.
+struct Reader {
+    index: Arc<Lmdb>,
+    held: Option<RoTxn<'static, WithoutTls>>,
+    /// Of the last call.
+    state: u64,
+}
+
+impl Reader {
     /// Calls `read` with the held transaction or one of its own.
     #[inline]
     fn with<T>(
-        &self,
+        &mut self,
         read: impl FnOnce(&RoTxn<'_>, Database<'static, Bytes, Bytes>) -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {
+        let database = self.index.database;
         match &self.held {
-            Some(txn) => read(txn, self.index.database),
-            None => read(&*self.index.read()?, self.index.database),
+            Some(txn) => read(txn, database),
+            None => {
+                let txn = self.index.read()?;
+                self.state = txn.id() as u64;
+                read(&txn, database)
+            }
         }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.index.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -248,13 +340,13 @@ fn get(
     Ok(Found::of(value.len(), to.len()))
 }
 
-impl Session for Reader<'_> {
+impl Reads for Reader {
     fn get(&mut self, key: &[u8], value: &mut [u8]) -> Result<Found, IndexError> {
         self.with(|txn, database| get(txn, database, key, value))
     }
 
     fn get_batch(&mut self, keys: Keys<'_>, values: &mut Values<'_>) -> Result<(), IndexError> {
-        values.admit(keys.len())?;
+        values.admit(keys)?;
         self.with(|txn, database| {
             for at in 0..keys.len() {
                 let (to, found) = values.place(at);
@@ -266,18 +358,15 @@ impl Session for Reader<'_> {
 
     fn scan(
         &mut self,
-        from: &[u8],
+        range: KeyRange<'_>,
         limit: usize,
         each: &mut EachRow<'_>,
     ) -> Result<usize, IndexError> {
-        let from = &from[..from.len().min(KEY_BYTES_MAX)];
+        let range = bounds(range);
         self.with(|txn, database| {
-            let bounds = match from.is_empty() {
-                true => (Bound::Unbounded, Bound::Unbounded),
-                false => (Bound::Included(from), Bound::Unbounded),
-            };
+            let Some(range) = range else { return Ok(0) };
             let mut given = 0;
-            for row in database.range(txn, &bounds)?.take(limit) {
+            for row in database.range(txn, &range)?.take(limit) {
                 let (key, value) = row?;
                 given += 1;
                 if each(key, value).is_break() {
@@ -288,15 +377,24 @@ impl Session for Reader<'_> {
         })
     }
 
-    fn hold(&mut self) -> Result<(), IndexError> {
+    fn state(&self) -> u64 {
+        self.state
+    }
+}
+
+impl Session for Reader {
+    fn hold(&mut self, _by: Holder) -> Result<u64, IndexError> {
         if self.held.is_some() {
             return Err(IndexError::Held);
         }
-        self.held = Some(self.index.read()?);
-        Ok(())
+        let txn = self.index.env.clone().static_read_txn();
+        let txn = txn.map_err(|error| self.index.read_error(error))?;
+        self.state = txn.id() as u64;
+        self.held = Some(txn);
+        Ok(self.state)
     }
 
-    fn release(&mut self) {
+    fn release(&mut self, _by: Holder) {
         self.held = None;
     }
 }

@@ -5,13 +5,15 @@ mod edges;
 mod history;
 mod model;
 
+use std::sync::Arc;
+
 #[cfg(not(miri))]
 use super::{Durability, Lmdb, LmdbOptions};
-use super::{Found, Index, Session};
+use super::{Found, Index, KeyRange, Reads, Tree, TreeOptions};
 
 /// LMDB in a folder that goes with it.
 #[cfg(not(miri))]
-fn lmdb() -> (Lmdb, tempfile::TempDir) {
+fn lmdb() -> (Arc<Lmdb>, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let index = Lmdb::open(&LmdbOptions {
         folder: folder.path().join("index"),
@@ -19,11 +21,11 @@ fn lmdb() -> (Lmdb, tempfile::TempDir) {
         sessions_max: 126,
         durability: Durability::None,
     });
-    (index.expect("a map of 64 MiB"), folder)
+    (Arc::new(index.expect("a map of 64 MiB")), folder)
 }
 
 /// The value of a key.
-fn value_of(session: &mut dyn Session, key: &[u8]) -> Option<Vec<u8>> {
+fn value_of(session: &mut dyn Reads, key: &[u8]) -> Option<Vec<u8>> {
     let mut value = vec![0; 100_000];
     match session.get(key, &mut value).expect("reads") {
         Found::Absent => None,
@@ -35,10 +37,10 @@ fn value_of(session: &mut dyn Session, key: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// All rows, as far as `limit`, from a key on.
-fn rows(session: &mut dyn Session, from: &[u8], limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// The rows of a range, as far as `limit`.
+fn rows(session: &mut dyn Reads, range: KeyRange<'_>, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = Vec::new();
-    let count = session.scan(from, limit, &mut |key, value| {
+    let count = session.scan(range, limit, &mut |key, value| {
         rows.push((key.to_vec(), value.to_vec()));
         std::ops::ControlFlow::Continue(())
     });
@@ -46,12 +48,16 @@ fn rows(session: &mut dyn Session, from: &[u8], limit: usize) -> Vec<(Vec<u8>, V
     rows
 }
 
+fn tree(options: TreeOptions) -> Arc<Tree> {
+    Arc::new(Tree::new(options).expect("memory"))
+}
+
 /// Every engine, with its name in messages.
-fn each_engine(mut test: impl FnMut(&dyn Index)) {
-    test(&super::Tree::new(super::TreeOptions::default()).expect("memory"));
+fn each_engine(mut test: impl FnMut(Arc<dyn Index>)) {
+    test(tree(TreeOptions::default()));
     #[cfg(not(miri))]
     {
         let (lmdb, _folder) = lmdb();
-        test(&lmdb);
+        test(lmdb);
     }
 }

@@ -35,14 +35,17 @@ mod word;
 mod write;
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use self::leaf::Key;
 use self::registry::Seat;
 use self::scan::Rows;
 use self::shared::Shared;
 use self::write::Writer;
-use super::{EachRow, Found, Index, IndexError, Keys, Session, Usage, Values, Write};
+use super::{
+    Deleted, Durability, EachRow, Found, Holder, Index, IndexError, KeyRange, Keys, Reads, Session,
+    Usage, Values, Write,
+};
 
 /// How a tree is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +85,12 @@ impl Tree {
     }
 
     fn of(shared: Shared) -> Result<Self, IndexError> {
-        let writer = Mutex::new(Writer::new(&shared)?);
-        Ok(Self { shared, writer })
+        let writer = Writer::new(&shared)?;
+        writer.publish(&shared);
+        Ok(Self {
+            shared,
+            writer: Mutex::new(writer),
+        })
     }
 
     /// An empty tree with a mistake in it.
@@ -97,9 +104,27 @@ impl Tree {
         Self::of(shared)
     }
 
-    fn writer(&self) -> MutexGuard<'_, Writer> {
-        // A writer that panicked left a node locked or a transaction in part.
-        (self.writer.lock()).expect("no writer of this tree has panicked")
+    /// Calls `write` with the writer. If it panics, a node may be locked and a transaction there in part: then the tree is broken.
+    fn write<T>(
+        &self,
+        write: impl FnOnce(&mut Writer) -> Result<T, IndexError>,
+    ) -> Result<T, IndexError> {
+        let mut writer = self.writer.lock().map_err(|_| IndexError::Broken)?;
+        let panics = BreaksOnPanic(&self.shared, &mut writer);
+        let done = write(panics.1)?;
+        panics.1.publish(&self.shared);
+        Ok(done)
+    }
+}
+
+/// Marks the tree as broken if it is dropped by a panic.
+struct BreaksOnPanic<'a>(&'a Shared, &'a mut Writer);
+
+impl Drop for BreaksOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.1.break_tree(self.0);
+        }
     }
 }
 
@@ -108,15 +133,20 @@ impl Index for Tree {
         "tree"
     }
 
-    fn session(&self) -> Result<Box<dyn Session + '_>, IndexError> {
+    fn durability(&self) -> Durability {
+        Durability::Volatile
+    }
+
+    fn session(self: Arc<Self>) -> Result<Box<dyn Session>, IndexError> {
         let registry = &self.shared.registry;
         let seat = registry.claim().ok_or(IndexError::Sessions {
             max: registry.sessions_max(),
         })?;
         Ok(Box::new(Reader {
-            shared: &self.shared,
+            tree: self,
             seat,
             held: None,
+            state: 0,
             rows: Rows::default(),
         }))
     }
@@ -125,15 +155,20 @@ impl Index for Tree {
         for write in writes {
             write.check()?;
         }
-        self.writer().apply(&self.shared, writes)
+        self.write(|writer| writer.apply(&self.shared, writes))
+    }
+
+    fn delete_range(&self, range: KeyRange<'_>, limit: usize) -> Result<Deleted, IndexError> {
+        self.write(|writer| writer.delete_range(&self.shared, range, limit))
+    }
+
+    fn flush(&self) -> Result<(), IndexError> {
+        Ok(())
     }
 
     fn usage(&self) -> Result<Usage, IndexError> {
-        let writer = self.writer();
-        Ok(Usage {
-            keys: writer.keys(),
-            bytes: writer.bytes(),
-        })
+        self.shared.check_whole()?;
+        Ok(self.shared.usage())
     }
 }
 
@@ -147,79 +182,100 @@ impl fmt::Debug for Tree {
 }
 
 /// A session of a tree.
-struct Reader<'a> {
-    shared: &'a Shared,
+struct Reader {
+    tree: Arc<Tree>,
     seat: Seat,
     /// The state that it holds.
     held: Option<u64>,
+    /// The state of the last call.
+    state: u64,
     rows: Rows,
 }
 
-impl Reader<'_> {
-    /// The state to read. It stays announced until [`Reader::end`].
-    #[inline(always)]
-    fn begin(&self) -> u64 {
-        match self.held {
-            Some(state) => state,
-            None => self.shared.registry.enter(&self.seat),
-        }
-    }
+/// A state that a session reads. It stays announced while this lives, also when the reader's caller panics, or longer if it is held.
+struct Reading<'a> {
+    shared: &'a Shared,
+    seat: &'a Seat,
+    held: bool,
+    state: u64,
+}
 
+impl Reader {
     #[inline(always)]
-    fn end(&self) {
-        if self.held.is_none() {
-            self.shared.registry.exit(&self.seat);
+    fn begin(&mut self) -> (Reading<'_>, &mut Rows) {
+        let shared = &self.tree.shared;
+        let state = match self.held {
+            Some(state) => state,
+            None => shared.registry.enter(&self.seat),
+        };
+        self.state = state;
+        let reading = Reading {
+            shared,
+            seat: &self.seat,
+            held: self.held.is_some(),
+            state,
+        };
+        (reading, &mut self.rows)
+    }
+}
+
+impl Drop for Reading<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !self.held {
+            self.shared.registry.exit(self.seat);
         }
     }
 }
 
-impl Session for Reader<'_> {
+impl Reads for Reader {
     fn get(&mut self, key: &[u8], value: &mut [u8]) -> Result<Found, IndexError> {
-        let state = self.begin();
-        let found = self.shared.get(Key::new(key), state, value);
-        self.end();
-        Ok(found)
+        let (reading, _) = self.begin();
+        Ok((reading.shared).get(Key::new(key), reading.state, value)?)
     }
 
     fn get_batch(&mut self, keys: Keys<'_>, values: &mut Values<'_>) -> Result<(), IndexError> {
-        values.admit(keys.len())?;
-        let state = self.begin();
-        self.shared.get_batch(keys, state, values);
-        self.end();
-        Ok(())
+        values.admit(keys)?;
+        let (reading, _) = self.begin();
+        Ok((reading.shared).get_batch(keys, reading.state, values)?)
     }
 
     fn scan(
         &mut self,
-        from: &[u8],
+        range: KeyRange<'_>,
         limit: usize,
         each: &mut EachRow<'_>,
     ) -> Result<usize, IndexError> {
-        let state = self.begin();
-        let mut rows = std::mem::take(&mut self.rows);
-        let count = self.shared.scan(from, limit, state, &mut rows, each);
-        self.rows = rows;
-        self.end();
-        Ok(count)
+        let (reading, rows) = self.begin();
+        let count = (reading.shared).scan(range, limit, reading.state, rows, each);
+        rows.trim();
+        count
     }
 
-    fn hold(&mut self) -> Result<(), IndexError> {
+    fn state(&self) -> u64 {
+        self.state
+    }
+}
+
+impl Session for Reader {
+    fn hold(&mut self, _by: Holder) -> Result<u64, IndexError> {
         if self.held.is_some() {
             return Err(IndexError::Held);
         }
-        self.held = Some(self.begin());
-        Ok(())
+        self.state = self.tree.shared.registry.enter(&self.seat);
+        self.held = Some(self.state);
+        Ok(self.state)
     }
 
-    fn release(&mut self) {
+    fn release(&mut self, _by: Holder) {
         if self.held.take().is_some() {
-            self.end();
+            self.tree.shared.registry.exit(&self.seat);
         }
     }
 }
 
-impl Drop for Reader<'_> {
+impl Drop for Reader {
     fn drop(&mut self) {
-        self.shared.registry.leave(&self.seat);
+        self.tree.shared.registry.leave(&self.seat);
     }
 }

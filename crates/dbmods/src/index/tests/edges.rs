@@ -1,9 +1,9 @@
 //! What is refused, and what lies at the edges of a node.
 
-use super::{each_engine, rows, value_of};
+use super::{each_engine, rows, tree, value_of};
 use crate::index::{
-    Found, Index, IndexError, KEY_BYTES_MAX, Keys, Snapshot, Tree, TreeOptions, VALUE_BYTES_MAX,
-    Values, Write,
+    Found, Index, IndexError, KEY_BYTES_MAX, KeyRange, Keys, Reads, Snapshot, TreeOptions,
+    VALUE_BYTES_MAX, Values, Write,
 };
 
 #[test]
@@ -34,11 +34,11 @@ fn lengths_that_no_engine_takes_are_refused_and_change_nothing() {
             matches!(refused, Err(IndexError::ValueLength { .. })),
             "{refused:?}"
         );
-        let mut session = index.session().expect("the first");
-        assert_eq!(rows(&mut *session, b"", 10), []);
+        let mut session = index.clone().session().expect("the first");
+        assert_eq!(rows(&mut *session, KeyRange::ALL, 10), []);
         assert_eq!(value_of(&mut *session, b""), None);
         assert_eq!(value_of(&mut *session, &long), None);
-        assert_eq!(rows(&mut *session, &long, 10), []);
+        assert_eq!(rows(&mut *session, KeyRange::from(&long), 10), []);
     });
 }
 
@@ -55,8 +55,8 @@ fn the_longest_keys_and_values_are_taken() {
         for (at, key) in keys.iter().enumerate() {
             index.put(key, &vec![at as u8; 512]).expect("writes");
         }
-        let mut session = index.session().expect("the first");
-        assert_eq!(rows(&mut *session, b"", 100).len(), 60);
+        let mut session = index.clone().session().expect("the first");
+        assert_eq!(rows(&mut *session, KeyRange::ALL, 100).len(), 60);
         for (at, key) in keys.iter().enumerate() {
             assert_eq!(value_of(&mut *session, key), Some(vec![at as u8; 512]));
         }
@@ -77,7 +77,7 @@ fn memory_that_is_too_small_is_refused() {
         let (mut bytes, mut found) = ([0; 15], [Found::Absent; 2]);
         assert!(Values::new(&mut bytes, 8, &mut found).is_err());
         let mut values = Values::new(&mut bytes, 7, &mut found).expect("room for two");
-        let mut session = index.session().expect("the first");
+        let mut session = index.clone().session().expect("the first");
         let refused = session.get_batch(Keys::Eight(&[[0; 8]; 3]), &mut values);
         assert!(
             matches!(refused, Err(IndexError::Layout { keys: 3, .. })),
@@ -90,14 +90,15 @@ fn memory_that_is_too_small_is_refused() {
 fn a_session_holds_one_snapshot() {
     each_engine(|index| {
         index.put(b"key", b"old").expect("writes");
-        let mut session = index.session().expect("the first");
+        let mut session = index.clone().session().expect("the first");
         {
             let mut snapshot = Snapshot::of(&mut *session).expect("holds none");
-            assert!(matches!(snapshot.hold(), Err(IndexError::Held)));
             index.put(b"key", b"new").expect("writes");
-            assert_eq!(value_of(&mut *snapshot, b"key"), Some(b"old".to_vec()));
+            assert_eq!(value_of(&mut snapshot, b"key"), Some(b"old".to_vec()));
         }
         assert_eq!(value_of(&mut *session, b"key"), Some(b"new".to_vec()));
+        std::mem::forget(Snapshot::of(&mut *session).expect("holds none"));
+        assert!(matches!(Snapshot::of(session), Err(IndexError::Held)));
     });
 }
 
@@ -107,9 +108,9 @@ fn a_scan_ends_where_its_caller_breaks() {
         for key in 0..100u64 {
             index.put(&key.to_be_bytes(), b"").expect("writes");
         }
-        let mut session = index.session().expect("the first");
+        let mut session = index.clone().session().expect("the first");
         let mut seen = 0;
-        let count = session.scan(&[], 100, &mut |_, _| {
+        let count = session.scan(KeyRange::ALL, 100, &mut |_, _| {
             seen += 1;
             match seen < 7 {
                 true => std::ops::ControlFlow::Continue(()),
@@ -117,7 +118,7 @@ fn a_scan_ends_where_its_caller_breaks() {
             }
         });
         assert_eq!((count.expect("reads"), seen), (7, 7));
-        assert_eq!(rows(&mut *session, &[], 0), []);
+        assert_eq!(rows(&mut *session, KeyRange::ALL, 0), []);
     });
 }
 
@@ -127,15 +128,15 @@ fn sessions_end_and_begin() {
         sessions_max: 2,
         ..TreeOptions::default()
     };
-    let tree = Tree::new(options).expect("memory");
-    let first = tree.session().expect("the first");
-    let _second = tree.session().expect("the second");
+    let tree = tree(options);
+    let first = tree.clone().session().expect("the first");
+    let _second = tree.clone().session().expect("the second");
     assert!(matches!(
-        tree.session(),
+        tree.clone().session(),
         Err(IndexError::Sessions { max: 2 })
     ));
     drop(first);
-    tree.session().expect("one is free again");
+    tree.clone().session().expect("one is free again");
 }
 
 #[test]
@@ -144,10 +145,10 @@ fn a_snapshot_fills_what_versions_may_take_and_nothing_breaks() {
         versions_bytes_max: 1 << 18,
         ..TreeOptions::default()
     };
-    let tree = Tree::new(options).expect("memory");
+    let tree = tree(options);
     tree.put(b"key", b"first").expect("writes");
-    let mut session = tree.session().expect("the first");
-    session.hold().expect("holds none");
+    let session = tree.clone().session().expect("the first");
+    let mut snapshot = Snapshot::of(session).expect("holds none");
     let mut last = b"first".to_vec();
     let full = loop {
         let next = [&last[..], b"."].concat();
@@ -162,8 +163,8 @@ fn a_snapshot_fills_what_versions_may_take_and_nothing_breaks() {
         }
     };
     assert!(matches!(full, IndexError::Full { .. }), "{full}");
-    assert_eq!(value_of(&mut *session, b"key"), Some(b"first".to_vec()));
-    session.release();
+    assert_eq!(value_of(&mut snapshot, b"key"), Some(b"first".to_vec()));
+    let mut session = snapshot.release();
     assert_eq!(value_of(&mut *session, b"key"), Some(last));
     tree.put(b"key", b"more")
         .expect("versions that nobody needs are gone");
@@ -171,7 +172,7 @@ fn a_snapshot_fills_what_versions_may_take_and_nothing_breaks() {
 
 #[test]
 fn memory_is_used_again() {
-    let tree = Tree::new(TreeOptions::default()).expect("memory");
+    let tree = tree(TreeOptions::default());
     let (rounds, keys) = if cfg!(miri) { (3, 60u64) } else { (30, 5000) };
     let mut bytes = Vec::new();
     for round in 0..rounds {
@@ -189,4 +190,201 @@ fn memory_is_used_again() {
     assert_eq!(tree.usage().expect("counts").keys, 0);
     let early = bytes[rounds / 3 + 1];
     assert!(bytes[rounds - 1] <= early + early / 4, "{bytes:?}");
+}
+
+/// Keys that are prefixes of each other, and bounds at, between and beyond them.
+#[test]
+fn ranges_are_those_of_a_sorted_list() {
+    let longest = vec![9; KEY_BYTES_MAX];
+    let longer = vec![9; KEY_BYTES_MAX + 1];
+    let mut keys: Vec<Vec<u8>> = (0..200u8).map(|key| vec![key / 40, key % 40]).collect();
+    keys.extend((0..5u8).map(|key| vec![key]));
+    keys.extend((0..9).map(|zeroes| [&[2, 7][..], &vec![0; zeroes]].concat()));
+    keys.push(longest.clone());
+    keys.sort();
+    keys.dedup();
+    let mut ends = keys.clone();
+    ends.extend([
+        vec![],
+        vec![2, 7, 1],
+        vec![200],
+        longer,
+        [&longest[..], &[0]].concat(),
+    ]);
+    let ends: Vec<Vec<u8>> = ends
+        .into_iter()
+        .step_by(if cfg!(miri) { 29 } else { 3 })
+        .collect();
+    each_engine(|index| {
+        for key in &keys {
+            index.put(key, key).expect("writes");
+        }
+        let mut session = index.session().expect("the first");
+        for start in &ends {
+            for end in &ends {
+                let ranges = [
+                    KeyRange::from(start).before(end),
+                    KeyRange::from(start).through(end),
+                    KeyRange::after(start).before(end),
+                    KeyRange::after(start).through(end),
+                    KeyRange::after(start),
+                    KeyRange::ALL.through(end),
+                ];
+                for range in ranges {
+                    let expected = keys.iter().filter(|key| range.contains(key));
+                    let found = rows(&mut *session, range, usize::MAX);
+                    let found = found.iter().map(|(key, _)| key);
+                    assert!(found.eq(expected), "{range:?}");
+                }
+            }
+        }
+    });
+}
+
+/// The usual ways to go on behind a row, at every page and with the longest keys.
+#[test]
+fn a_scan_goes_on_behind_its_last_key() {
+    let keys: Vec<Vec<u8>> = (0..40u8)
+        .map(|last| [&vec![7; KEY_BYTES_MAX - 1][..], &[last]].concat())
+        .collect();
+    each_engine(|index| {
+        for key in &keys {
+            index.put(key, b"").expect("writes");
+        }
+        let mut session = index.session().expect("the first");
+        for page in [1, 7, 40, 41] {
+            let (mut last, mut found) = (Vec::new(), Vec::new());
+            loop {
+                let range = match found.len() % 2 {
+                    0 => KeyRange::after(&last),
+                    _ => {
+                        last.push(0);
+                        KeyRange::from(&last)
+                    }
+                };
+                let rows = rows(&mut *session, range, page);
+                let Some((key, _)) = rows.last() else { break };
+                last = key.clone();
+                found.extend(rows.into_iter().map(|(key, _)| key));
+            }
+            assert_eq!(found, keys, "{page} a page");
+        }
+    });
+}
+
+#[test]
+fn calls_say_which_state_they_read() {
+    each_engine(|index| {
+        let mut session = index.clone().session().expect("the first");
+        let mut held = index.clone().session().expect("the second");
+        let mut before = 0;
+        for round in 0..20u8 {
+            let state = index.put(b"key", &[round]).expect("writes");
+            assert!(state > before, "{state} after {before}");
+            let same = index.delete(b"none").expect("changes nothing");
+            assert!((state..=state + 1).contains(&same), "{same} after {state}");
+            let mut snapshot = Snapshot::of(&mut *held).expect("holds none");
+            assert!(snapshot.state() >= same);
+            index.put(b"key", b"later").expect("writes");
+            assert_eq!(value_of(&mut snapshot, b"key"), Some(vec![round]));
+            assert_eq!(snapshot.state(), state, "{}", index.name());
+            assert_eq!(value_of(&mut *session, b"key"), Some(b"later".to_vec()));
+            assert!(session.state() > state);
+            assert_eq!(snapshot.renew().expect("holds anew"), session.state());
+            assert_eq!(value_of(&mut snapshot, b"key"), Some(b"later".to_vec()));
+            before = snapshot.state();
+            let usage = index.usage().expect("reads");
+            assert_eq!(
+                (usage.newest, usage.oldest, usage.sessions),
+                (before, before, 2)
+            );
+        }
+    });
+}
+
+#[test]
+fn a_range_is_emptied_in_steps() {
+    each_engine(|index| {
+        let key_of = |key: u64| key.to_be_bytes();
+        for key in 0..500 {
+            index.put(&key_of(key), &[1; 50]).expect("writes");
+        }
+        let mut session = index.clone().session().expect("the first");
+        let snapshot = Snapshot::of(index.clone().session().expect("the second"));
+        let mut snapshot = snapshot.expect("holds none");
+        let (from, to) = (key_of(100), key_of(350));
+        let range = KeyRange::from(&from).before(&to);
+        let mut taken = Vec::new();
+        loop {
+            let deleted = index.delete_range(range, 80).expect("deletes");
+            let left = rows(&mut *session, range, usize::MAX).len();
+            assert!(session.state() >= deleted.state);
+            taken.push(deleted.keys);
+            assert_eq!(taken.iter().sum::<usize>() + left, 250);
+            if deleted.keys < 80 {
+                break;
+            }
+        }
+        assert_eq!(taken, [80, 80, 80, 10]);
+        assert_eq!(rows(&mut *session, KeyRange::ALL, usize::MAX).len(), 250);
+        assert_eq!(rows(&mut snapshot, KeyRange::ALL, usize::MAX).len(), 500);
+        assert_eq!(index.usage().expect("reads").keys, 250);
+        let before = index.usage().expect("reads").newest;
+        let deleted = index.delete_range(range, 80).expect("deletes");
+        assert_eq!(
+            (deleted.keys, deleted.state),
+            (0, before),
+            "{}",
+            index.name()
+        );
+    });
+}
+
+#[test]
+fn offsets_that_lie_outside_of_the_keys_are_refused() {
+    each_engine(|index| {
+        index.put(b"key", b"value").expect("writes");
+        let mut session = index.session().expect("the first");
+        let (mut bytes, mut found) = ([0; 40], [Found::Whole(8); 4]);
+        let bytes_of_keys = b"keykenone";
+        for offsets in [&[0, 3, 2][..], &[0, 10], &[9, 10], &[u32::MAX, u32::MAX]] {
+            let keys = Keys::Offsets {
+                bytes: bytes_of_keys,
+                offsets,
+            };
+            let mut values = Values::new(&mut bytes, 10, &mut found).expect("room for four");
+            let refused = session.get_batch(keys, &mut values);
+            assert!(
+                matches!(refused, Err(IndexError::Offsets { .. })),
+                "{refused:?}"
+            );
+        }
+        let keys = Keys::Offsets {
+            bytes: bytes_of_keys,
+            offsets: &[0, 3, 5, 9],
+        };
+        let mut values = Values::new(&mut bytes, 10, &mut found).expect("room for four");
+        session.get_batch(keys, &mut values).expect("reads");
+        assert_eq!(values.value(0), Some(&b"value"[..]));
+        // The fourth was never asked for.
+        assert_eq!(
+            (1..4).map(|at| values.found(at)).collect::<Vec<_>>(),
+            [Found::Absent; 3]
+        );
+    });
+}
+
+/// A caller that panics in the middle of a scan does not keep the writer from using memory again.
+#[test]
+fn a_scan_that_panics_reads_no_state_any_more() {
+    let tree = tree(TreeOptions::default());
+    tree.put(b"key", b"value").expect("writes");
+    let mut session = tree.clone().session().expect("the first");
+    let scan = std::panic::AssertUnwindSafe(|| {
+        session.scan(KeyRange::ALL, 1, &mut |_, _| panic!("on purpose"))
+    });
+    assert!(std::panic::catch_unwind(scan).is_err());
+    let state = tree.put(b"key", b"other").expect("writes");
+    assert_eq!(tree.usage().expect("counts").oldest, state);
+    assert_eq!(value_of(&mut *session, b"key"), Some(b"other".to_vec()));
 }

@@ -1,13 +1,16 @@
 //! Histories of threads that read, write and scan at once, given to the [checker](super::checker). Mistakes that are planted must be found.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dpb_core::random::SplitMix64;
 
 use super::checker::{Read, Transaction, check};
 use crate::index::tree::fault::Fault;
-use crate::index::{Found, Index, Keys, Session, Tree, TreeOptions, Values, Write};
+use crate::index::{
+    Found, Index, KeyRange, Keys, Reads, Snapshot, Tree, TreeOptions, Values, Write,
+};
 
 /// Keys that threads share: some twenty leaves with values of a hundred bytes.
 const KEYS: u64 = if cfg!(miri) { 40 } else { 600 };
@@ -57,13 +60,13 @@ fn key_of(key: u64) -> [u8; 8] {
     (key << 32).to_be_bytes()
 }
 
-struct World<'a> {
-    index: &'a dyn Index,
+struct World {
+    index: Arc<dyn Index>,
     /// Time: it counts what happens.
     clock: AtomicU64,
 }
 
-impl World<'_> {
+impl World {
     fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
@@ -97,32 +100,43 @@ impl World<'_> {
 
     fn read(&self, size: Size, seed: u64) -> Vec<Read> {
         let mut random = SplitMix64::new(seed);
-        let mut session = self.index.session().expect("few sessions");
+        let mut session = self.index.clone().session().expect("few sessions");
         let mut done = Vec::new();
         for _ in 0..size.reads {
             let began = self.now();
             let mut seen = Vec::new();
-            let holds = random.below(4) == 0;
-            let calls = if holds { 1 + random.below(6) } else { 1 };
-            if holds {
-                session.hold().expect("holds none");
-            }
-            for _ in 0..calls {
-                match random.below(3) {
-                    0 => seen_by_get(&mut *session, &mut random, &mut seen),
-                    1 => seen_by_batch(&mut *session, &mut random, &mut seen),
-                    _ => seen_by_scan(&mut *session, &mut random, &mut seen),
+            let ended = match random.below(4) {
+                0 => {
+                    let snapshot = Snapshot::of(&mut *session);
+                    let mut snapshot = snapshot.expect("holds none");
+                    // Its state is that of a moment up to now, whenever it is read.
+                    let ended = self.now();
+                    for _ in 0..1 + random.below(6) {
+                        seen_by_call(&mut snapshot, &mut random, &mut seen);
+                        std::thread::yield_now();
+                    }
+                    ended
                 }
-                if holds {
-                    std::thread::yield_now();
+                _ => {
+                    seen_by_call(&mut *session, &mut random, &mut seen);
+                    self.now()
                 }
-            }
-            session.release();
-            // A snapshot is of the time at which it was taken, which a read that ends later does not know; so its end is that of all calls.
-            let ended = self.now();
+            };
             done.push(Read { began, ended, seen });
         }
         done
+    }
+}
+
+fn seen_by_call(
+    session: &mut dyn Reads,
+    random: &mut SplitMix64,
+    seen: &mut Vec<(u64, Option<u64>)>,
+) {
+    match random.below(3) {
+        0 => seen_by_get(session, random, seen),
+        1 => seen_by_batch(session, random, seen),
+        _ => seen_by_scan(session, random, seen),
     }
 }
 
@@ -148,7 +162,7 @@ fn random_writes(random: &mut SplitMix64, number: u64) -> Vec<(u64, Option<u64>)
 }
 
 fn seen_by_get(
-    session: &mut dyn Session,
+    session: &mut dyn Reads,
     random: &mut SplitMix64,
     seen: &mut Vec<(u64, Option<u64>)>,
 ) {
@@ -163,7 +177,7 @@ fn seen_by_get(
 }
 
 fn seen_by_batch(
-    session: &mut dyn Session,
+    session: &mut dyn Reads,
     random: &mut SplitMix64,
     seen: &mut Vec<(u64, Option<u64>)>,
 ) {
@@ -188,14 +202,14 @@ fn seen_by_batch(
 }
 
 fn seen_by_scan(
-    session: &mut dyn Session,
+    session: &mut dyn Reads,
     random: &mut SplitMix64,
     seen: &mut Vec<(u64, Option<u64>)>,
 ) {
     let from = random.below(KEYS as usize) as u64;
     let limit = 1 + random.below(200);
     let mut next = from;
-    let count = session.scan(&key_of(from), limit, &mut |key, value| {
+    let count = session.scan(KeyRange::from(&key_of(from)), limit, &mut |key, value| {
         let key = key
             .try_into()
             .map_or(TORN, |key| u64::from_be_bytes(key) >> 32);
@@ -219,7 +233,7 @@ fn seen_by_scan(
 }
 
 /// One history, and what the checker says of it.
-fn history(index: &dyn Index, size: Size, seed: u64) -> Result<(), String> {
+fn history(index: Arc<dyn Index>, size: Size, seed: u64) -> Result<(), String> {
     let world = World {
         index,
         clock: AtomicU64::new(1),
@@ -245,8 +259,8 @@ fn history(index: &dyn Index, size: Size, seed: u64) -> Result<(), String> {
     check(&transactions, &reads)
 }
 
-fn tree(fault: Fault) -> Tree {
-    Tree::with_fault(TreeOptions::default(), fault).expect("memory")
+fn tree(fault: Fault) -> Arc<Tree> {
+    Arc::new(Tree::with_fault(TreeOptions::default(), fault).expect("memory"))
 }
 
 #[test]
@@ -254,7 +268,7 @@ fn histories_of_the_tree_are_snapshot_isolated() {
     let seeds = if cfg!(miri) { 1 } else { 6 };
     for seed in 0..seeds {
         for fault in [Fault::None, Fault::Pauses] {
-            let said = history(&tree(fault), SIZE, seed);
+            let said = history(tree(fault), SIZE, seed);
             assert_eq!(said, Ok(()), "seed {seed}, {fault:?}");
         }
     }
@@ -264,14 +278,14 @@ fn histories_of_the_tree_are_snapshot_isolated() {
 #[test]
 fn histories_of_lmdb_are_snapshot_isolated() {
     let (lmdb, _folder) = super::lmdb();
-    assert_eq!(history(&lmdb, SIZE, 1), Ok(()));
+    assert_eq!(history(lmdb, SIZE, 1), Ok(()));
 }
 
 /// Histories until the checker finds the mistake.
 #[cfg(not(miri))]
 fn finds(fault: Fault) {
     const HISTORIES: u64 = 60;
-    let found = (0..HISTORIES).find_map(|seed| history(&tree(fault), SIZE, seed).err());
+    let found = (0..HISTORIES).find_map(|seed| history(tree(fault), SIZE, seed).err());
     assert!(
         found.is_some(),
         "{fault:?} was not found in {HISTORIES} histories"

@@ -1,11 +1,12 @@
 //! Random operations against a `BTreeMap`, and snapshots against copies of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::{each_engine, rows, value_of};
-use crate::index::{Found, Index, Keys, Session, Values, Write};
+use crate::index::{Found, Index, KeyRange, Keys, Reads, Session, Snapshot, Values, Write};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -90,16 +91,16 @@ fn value(number: u16, time: usize, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.next_u64() as u8).collect()
 }
 
-struct Run<'a> {
-    index: &'a dyn Index,
+struct Run {
+    index: Arc<dyn Index>,
     shape: Shape,
-    session: Box<dyn Session + 'a>,
+    session: Box<dyn Session>,
     model: Model,
-    held: Vec<(Box<dyn Session + 'a>, Model)>,
+    held: Vec<(Snapshot<Box<dyn Session>>, Model)>,
     time: usize,
 }
 
-impl Run<'_> {
+impl Run {
     fn apply(&mut self, writes: &[(u16, Option<usize>)]) {
         self.time += 1;
         let owned: Vec<(Vec<u8>, Option<Vec<u8>>)> = (writes.iter())
@@ -160,50 +161,63 @@ impl Run<'_> {
                 check_batch(&mut *self.session, &keys, &self.model);
             }
             Step::Scan(from, limit) => {
-                let from = self.shape.key(*from);
-                check_scan(&mut *self.session, &from, *limit, &self.model);
+                let (from, to) = (
+                    self.shape.key(*from),
+                    self.shape.key(from.wrapping_add(500)),
+                );
+                for range in [KeyRange::from(&from), KeyRange::from(&from).before(&to)] {
+                    check_scan(&mut *self.session, range, *limit, &self.model);
+                }
             }
             Step::Hold if self.held.len() < 4 => {
-                let mut session = self.index.session().expect("few sessions");
-                session.hold().expect("holds nothing yet");
-                self.held.push((session, self.model.clone()));
+                let session = self.index.clone().session().expect("few sessions");
+                let snapshot = Snapshot::of(session).expect("holds nothing yet");
+                self.held.push((snapshot, self.model.clone()));
             }
             Step::Hold => {}
             Step::Release(which) => {
                 if !self.held.is_empty() {
                     let which = which % self.held.len();
-                    let (mut session, _) = self.held.swap_remove(which);
-                    session.release();
-                    check_scan(&mut *session, b"", usize::MAX, &self.model);
+                    let (snapshot, _) = self.held.swap_remove(which);
+                    let mut session = snapshot.release();
+                    check_all(&mut *session, &self.model);
                 }
             }
             Step::Old(which, from) => {
                 if !self.held.is_empty() {
                     let which = which % self.held.len();
-                    let (session, model) = &mut self.held[which];
+                    let (snapshot, model) = &mut self.held[which];
                     let numbers = along(*from, 40, 331);
                     let keys: Vec<_> = numbers.map(|key| self.shape.key(key)).collect();
-                    check_batch(&mut **session, &keys, model);
-                    check_scan(&mut **session, &keys[0], 100, model);
-                    check_scan(&mut **session, b"", usize::MAX, model);
+                    check_batch(snapshot, &keys, model);
+                    check_scan(snapshot, KeyRange::from(&keys[0]), 100, model);
+                    check_scan(
+                        snapshot,
+                        KeyRange::after(&keys[1]).through(&keys[9]),
+                        100,
+                        model,
+                    );
+                    check_all(snapshot, model);
                 }
             }
         }
     }
 }
 
-fn check_scan(session: &mut dyn Session, from: &[u8], limit: usize, model: &Model) {
-    let expected: Vec<_> = (model.range(from.to_vec()..))
+fn check_scan(session: &mut dyn Reads, range: KeyRange<'_>, limit: usize, model: &Model) {
+    let expected: Vec<_> = (model.iter())
+        .filter(|(key, _)| range.contains(key))
         .take(limit)
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    assert!(
-        rows(session, from, limit) == expected,
-        "a scan from {from:?}"
-    );
+    assert!(rows(session, range, limit) == expected, "{range:?}");
 }
 
-fn check_batch(session: &mut dyn Session, keys: &[Vec<u8>], model: &Model) {
+fn check_all(session: &mut dyn Reads, model: &Model) {
+    check_scan(session, KeyRange::ALL, usize::MAX, model);
+}
+
+fn check_batch(session: &mut dyn Reads, keys: &[Vec<u8>], model: &Model) {
     const ROOM: usize = 600;
     let (mut bytes, mut found) = (vec![0; ROOM * keys.len()], vec![Found::Absent; keys.len()]);
     let mut values = Values::new(&mut bytes, ROOM, &mut found).expect("laid out for it");
@@ -224,11 +238,11 @@ fn check_batch(session: &mut dyn Session, keys: &[Vec<u8>], model: &Model) {
     }
 }
 
-fn run(index: &dyn Index, shape: Shape, steps: &[Step]) {
+fn run(index: Arc<dyn Index>, shape: Shape, steps: &[Step]) {
     let mut run = Run {
+        session: index.clone().session().expect("the first"),
         index,
         shape,
-        session: index.session().expect("the first"),
         model: Model::new(),
         held: Vec::new(),
         time: 0,
@@ -236,11 +250,12 @@ fn run(index: &dyn Index, shape: Shape, steps: &[Step]) {
     for step in steps {
         run.step(step);
     }
-    check_scan(&mut *run.session, b"", usize::MAX, &run.model);
-    for (session, model) in &mut run.held {
-        check_scan(&mut **session, b"", usize::MAX, model);
+    check_all(&mut *run.session, &run.model);
+    for (snapshot, model) in &mut run.held {
+        check_all(snapshot, model);
     }
-    assert_eq!(index.usage().expect("reads").keys, run.model.len() as u64);
+    let keys = run.index.usage().expect("reads").keys;
+    assert_eq!(keys, run.model.len() as u64);
 }
 
 proptest! {

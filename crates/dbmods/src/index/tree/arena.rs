@@ -1,7 +1,7 @@
 //! Nodes by numbers: chunks of memory that asks for huge pages, cut into nodes of equal size.
 //!
-//! A node is an array of atomic words, so whoever has its number may read and write it, and what is read at a wrong moment is wrong and nothing
-//! worse. Nodes are used again and never given back before the arena is dropped. All unsafe code of the tree is in this file.
+//! A node is an array of atomic words, so whoever has its number may read it at any moment. Words that are read while a writer changes the node are
+//! wrong, and nothing worse. Nodes are used again and never given back before the arena is dropped. All unsafe code of the tree is in this file.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -45,17 +45,26 @@ impl<const W: usize> Arena<W> {
         }
     }
 
-    /// The node with this number.
+    /// The node with this number, which its reader knows to be one: the number was checked after it was read, or the writer has it.
     ///
     /// # Panics
     /// If its chunk was never made.
     #[inline(always)]
     pub(super) fn node(&self, number: u32) -> &[AtomicU64; W] {
-        let chunk = self.chunks[(number >> Self::SHIFT) as usize].load(Ordering::Acquire);
-        assert!(!chunk.is_null(), "a number of no node");
+        self.try_node(number).expect("a number of a node")
+    }
+
+    /// The node with this number. `None` if there is no such node, or its chunk is not seen yet: a number that was read while a writer changed its
+    /// node may be any, and may be seen before the chunk that it is in.
+    #[inline(always)]
+    pub(super) fn try_node(&self, number: u32) -> Option<&[AtomicU64; W]> {
+        let chunk = (self.chunks.get((number >> Self::SHIFT) as usize)?).load(Ordering::Acquire);
+        if chunk.is_null() {
+            return None;
+        }
         // SAFETY: `ensure` stored the pointer after it had made a chunk of `NODES` nodes, which is what the mask keeps the number below. The chunk
         // lives as long as `self`, its words are initialised, and all who have them share them as atomics.
-        unsafe { &*chunk.add(number as usize & (Self::NODES - 1)) }
+        Some(unsafe { &*chunk.add(number as usize & (Self::NODES - 1)) })
     }
 
     /// Makes the chunk of a node, unless it is there.

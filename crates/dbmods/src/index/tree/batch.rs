@@ -14,16 +14,14 @@ use dpb_core::prefetch::prefetch_item;
 use super::inner::{self, Inner};
 use super::leaf::{self, Key, Leaf, Meta};
 use super::lock::{self, Version};
-use super::node::{GROUP, GROUP_WORDS, GROUPS, LOCK, META, Word, count_of, group_of, load};
+use super::node::{GROUP, GROUP_WORDS, GROUPS, LINE, LOCK, META, Word, count_of, group_of, load};
 use super::search::{Best, Search};
-use super::shared::Shared;
+use super::shared::{Broken, Shared};
 use super::slot::Slot;
 use crate::index::{Found, Keys, Values};
 
 /// Keys that take each step together.
 pub(super) const TOGETHER: usize = 32;
-/// Words of a cache line.
-const LINE: usize = 8;
 
 /// Where keys are on their way down, each in a lane.
 struct Lanes<'s> {
@@ -41,7 +39,12 @@ struct Lanes<'s> {
 
 impl Shared {
     /// Looks all keys up in a state.
-    pub(super) fn get_batch(&self, keys: Keys<'_>, state: u64, values: &mut Values<'_>) {
+    pub(super) fn get_batch(
+        &self,
+        keys: Keys<'_>,
+        state: u64,
+        values: &mut Values<'_>,
+    ) -> Result<(), Broken> {
         match self.search {
             Best::Portable(search) => self.get_batch_with(search, keys, state, values),
             #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -55,7 +58,7 @@ impl Shared {
         keys: Keys<'_>,
         state: u64,
         values: &mut Values<'_>,
-    ) {
+    ) -> Result<(), Broken> {
         let mut lanes = Lanes::new();
         let mut start = 0;
         while start < keys.len() {
@@ -70,9 +73,10 @@ impl Shared {
             let group = &group[..len];
             self.down(search, group, &mut lanes);
             self.find(search, group, &mut lanes);
-            self.values(group, &lanes, state, values, start);
+            self.values(group, &lanes, state, values, start)?;
             start += len;
         }
+        Ok(())
     }
 
     /// Copies the values.
@@ -84,7 +88,7 @@ impl Shared {
         state: u64,
         values: &mut Values<'_>,
         start: usize,
-    ) {
+    ) -> Result<(), Broken> {
         for (lane, key) in keys.iter().enumerate().take(TOGETHER) {
             let (to, found) = values.place(start + lane);
             let bit = 1 << lane;
@@ -97,9 +101,10 @@ impl Shared {
             };
             *found = match value {
                 Some(value) => value,
-                None => self.get(*key, state, to),
+                None => self.get(*key, state, to)?,
             };
         }
+        Ok(())
     }
 
     /// Brings every key to its leaf, a group of which is asked for.

@@ -2,10 +2,15 @@
 //!
 //! A chain is written once, read by whoever finds its number, and used again when nobody can.
 
+use dpb_core::prefetch::prefetch_item;
+
 use super::arena::Arena;
-use super::node::{Word, copy_bytes, load, store, words_for, write_bytes};
+use super::node::{LINE, Word, copy_bytes, load, store, words_for, write_bytes};
 use super::numbers::Numbers;
 use crate::index::IndexError;
+
+/// Words of an extent that are fetched ahead: the CPU sees the sequence from there on.
+const PREFETCHED: usize = 4 * LINE;
 
 /// Extents of `W` words: the number of the next one, then bytes.
 #[derive(Debug)]
@@ -43,19 +48,37 @@ impl<const W: usize> Chains<W> {
         next
     }
 
-    /// Reads the first bytes of a chain, as many as `to` takes. False if it ends before.
+    /// Reads the first bytes of a chain, as many as `to` takes. False if it ends before, which a number that was read while its node changed may lead to.
     pub(super) fn read(&self, first: u32, to: &mut [u8]) -> bool {
         let mut number = first;
         for piece in to.chunks_mut(Self::BYTES) {
-            if number == 0 {
+            let Some(extent) = self.extent(number) else {
                 return false;
-            }
-            let extent = self.0.node(number);
+            };
             let words: &[Word] = &extent[1..1 + words_for(piece.len())];
             copy_bytes(words, piece);
             number = load(&extent[0]) as u32;
         }
         true
+    }
+
+    /// An extent, unless the number is of none.
+    #[inline(always)]
+    fn extent(&self, number: u32) -> Option<&[Word; W]> {
+        match number {
+            0 => None,
+            number => self.0.try_node(number),
+        }
+    }
+
+    /// Fetches the first lines of a chain.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, first: u32) {
+        if let Some(extent) = self.extent(first) {
+            for line in (0..W.min(PREFETCHED)).step_by(LINE) {
+                prefetch_item::<Word>(extent, line);
+            }
+        }
     }
 
     /// Gives a chain's extents back.

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use dpb_core::prefetch::prefetch_item;
 
 use super::node::{
-    ENTRIES_MAX, GROUPS, META, Word, close_gap, copy_bytes, count_of, group_of, groups_end,
+    ENTRIES_MAX, GROUPS, LINE, META, Word, close_gap, copy_bytes, count_of, group_of, groups_end,
     head_at, load, not_above, open_gap, resample, slot_at, store, write_bytes,
 };
 use super::search::Search;
@@ -16,8 +16,6 @@ pub(super) const LEAF: usize = 512;
 /// A leaf.
 pub(super) type Leaf = [Word; LEAF];
 
-/// Words of a cache line.
-const LINE: usize = 8;
 /// Lines of groups that are fetched with a leaf's header: those of 32 entries, as many of 100 bytes as fill a leaf.
 const GROUP_LINES: usize = 8;
 

@@ -24,8 +24,8 @@ const SPINS: u32 = 64;
 pub(super) struct Version(u64);
 
 impl Version {
-    /// Of no node.
-    pub(super) const NONE: Self = Self(LOCKED);
+    /// Of no node: no node that is locked and obsolete is read.
+    pub(super) const NONE: Self = Self(LOCKED | OBSOLETE);
 }
 
 /// Begins to read: waits until no writer changes the node. `None` if the node is no longer part of the tree.
@@ -86,6 +86,12 @@ pub(super) fn unlock(word: &AtomicU64) {
 pub(super) fn unlock_obsolete(word: &AtomicU64) {
     let version = word.load(Ordering::Relaxed);
     word.store(((version & !LOCKED) + STEP) | OBSOLETE, Ordering::Release);
+}
+
+/// Takes a node out of the tree although a writer that panicked may have left it locked, so that no reader waits for it.
+#[inline]
+pub(super) fn abandon(word: &AtomicU64) {
+    word.store(word.load(Ordering::Relaxed) | OBSOLETE, Ordering::Release);
 }
 
 /// Makes a node that no reader can reach part of the tree again. Its version goes on.

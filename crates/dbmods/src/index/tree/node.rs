@@ -14,6 +14,7 @@
 //! a fixed number of steps without a branch, so nothing is mispredicted, and a node costs three lines whatever it holds. Ideas are from Hankins and Patel ("Effect of Node Size on the Performance of Cache-Conscious B+-trees", 2003) and of FB+-tree (VLDB 2025).
 
 use super::search::{Line, Search};
+pub(super) use super::word::LINE;
 pub(super) use super::word::{Word, copy_bytes, load, store, words_for, write_bytes};
 
 pub(super) const LOCK: usize = 0;

@@ -57,6 +57,11 @@ impl Numbers {
         self.given.push(number);
     }
 
+    /// All numbers that were ever taken.
+    pub(super) fn all(&self) -> std::ops::Range<u32> {
+        1..self.next
+    }
+
     /// Nodes that were ever taken. All of them have memory.
     pub(super) fn ever(&self) -> u64 {
         u64::from(self.next - 1)

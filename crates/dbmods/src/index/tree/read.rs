@@ -5,7 +5,7 @@ use super::leaf::{self, Key, Leaf, Meta};
 use super::lock::{self, Version};
 use super::log::Old;
 use super::node::{LOCK, copy_bytes, load};
-use super::shared::Shared;
+use super::shared::{Broken, Shared};
 use super::slot::Slot;
 use crate::index::Found;
 
@@ -15,11 +15,12 @@ pub(super) type Retry<T> = Option<T>;
 impl Shared {
     /// The leaf that has a key, if any has, and the version from which on it was that.
     #[inline(always)]
-    pub(super) fn leaf_of(&self, key: Key<'_>) -> (&Leaf, Version) {
+    pub(super) fn leaf_of(&self, key: Key<'_>) -> Result<(&Leaf, Version), Broken> {
         loop {
             if let Some(found) = self.try_leaf_of(key) {
-                return found;
+                return Ok(found);
             }
+            self.check_whole()?;
         }
     }
 
@@ -63,11 +64,11 @@ impl Shared {
 
     /// Looks a key up in a state, and copies its value.
     #[inline(always)]
-    pub(super) fn get(&self, key: Key<'_>, state: u64, to: &mut [u8]) -> Found {
+    pub(super) fn get(&self, key: Key<'_>, state: u64, to: &mut [u8]) -> Result<Found, Broken> {
         loop {
-            let (leaf, version) = self.leaf_of(key);
+            let (leaf, version) = self.leaf_of(key)?;
             if let Some(found) = self.get_in(leaf, version, key, state, to) {
-                return found;
+                return Ok(found);
             }
             self.retry();
         }

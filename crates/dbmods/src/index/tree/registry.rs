@@ -66,6 +66,16 @@ impl Registry {
         None
     }
 
+    /// Sessions that are open, and the oldest state that one of them announces now, or the newest state.
+    pub(super) fn sessions(&self) -> (u64, u64) {
+        let newest = self.committed();
+        let states = self.slots.iter().map(|slot| slot.0.load(Ordering::Acquire));
+        let open = states.filter(|state| *state != FREE);
+        open.fold((0, newest), |(count, oldest), state| {
+            (count + 1, oldest.min(state))
+        })
+    }
+
     /// Gives a slot back.
     pub(super) fn leave(&self, seat: &Seat) {
         self.slots[seat.0].0.store(FREE, Ordering::Release);

@@ -1,32 +1,45 @@
 //! Reads of ranges.
 //!
-//! A leaf's rows are copied, the version is checked, and then the caller gets them. The next leaf is the right neighbour, which
-//! stays the next one unless it merges into another; then it is obsolete, and the way leads down again. While rows of this one are copied, its entries are
-//! asked for one by one, as many as the scan still wants, and the header of the one behind it. All lines of each leaf would be a third more; all entries at once
-//! would wait for each other.
+//! Rows of a leaf are copied, the version is checked, and then the caller gets them. Of long values the first extents are kept alone, and they are copied one
+//! by one as the caller takes them: the announced state keeps extents, so no change of the leaf costs more than the leaf.
+//!
+//! The next leaf is the right neighbour, which stays the next one unless it merges into another; then it is obsolete, and the way leads down again.
+//! While rows of a leaf are copied, two things are fetched: the entries of the next leaf, one for each row, and the header of the leaf behind that.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::{Bound, ControlFlow, Range};
 
 use dpb_core::prefetch::prefetch_item;
 
-use super::leaf::{self, Key, Leaf, Meta};
+use super::leaf::{self, Key, LEAF, Leaf, Meta};
 use super::lock::{self, Version};
-use super::node::{LOCK, NEXT, Word, copy_bytes, load};
+use super::node::{LINE, LOCK, NEXT, Word, copy_bytes, load};
 use super::read::Retry;
 use super::shared::Shared;
-use crate::index::{EachRow, Found};
+use super::slot::INLINE_BYTES_MAX;
+use crate::index::{EachRow, IndexError, KEY_BYTES_MAX, KeyRange};
 
-/// Words of a cache line.
-const LINE: usize = 8;
+/// Bytes of a long value that a session keeps room for between scans, at most.
+const LONG_KEPT: usize = 1 << 20;
+
+/// A row that was copied.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    key_len: u32,
+    value_len: u32,
+    /// The first extent of a long value, which is not copied yet.
+    long: Option<u32>,
+}
 
 /// Rows of a leaf, and where the scan stands. A session keeps it, so that scans allocate nothing.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
+    /// Keys and short values of the rows, one behind another.
     bytes: Vec<u8>,
     /// Bytes of the rows. What lies behind them is of other leaves.
     used: usize,
-    /// Bytes of each row's key and value, which lie one behind another.
-    lens: Vec<(u32, u32)>,
+    rows: Vec<Row>,
+    /// A long value.
+    long: Vec<u8>,
     /// The scan goes on at this key, or behind it.
     key: Vec<u8>,
     behind: bool,
@@ -46,31 +59,54 @@ impl Rows {
         }
         (start, end)
     }
+
+    /// Gives room back that the next scan may not need.
+    #[inline(always)]
+    pub(super) fn trim(&mut self) {
+        if self.long.capacity() > LONG_KEPT {
+            self.long = Vec::new();
+        }
+    }
 }
 
 impl Shared {
-    /// Gives `each` up to `limit` rows of a state, from a key on.
+    /// Gives `each` up to `limit` rows that a state has in a range.
     pub(super) fn scan(
         &self,
-        start: &[u8],
+        range: KeyRange<'_>,
         limit: usize,
         state: u64,
         rows: &mut Rows,
         each: &mut EachRow<'_>,
-    ) -> usize {
+    ) -> Result<usize, IndexError> {
+        if range.is_empty() {
+            return Ok(0);
+        }
+        let (start, behind) = match range.start {
+            Bound::Unbounded => (&[][..], false),
+            Bound::Included(key) => (key, false),
+            Bound::Excluded(key) => (key, true),
+        };
         rows.key.clear();
         rows.key.extend_from_slice(start);
-        rows.behind = false;
+        rows.behind = behind;
         let mut given = 0;
         let mut neighbour: Option<(&Leaf, Version)> = None;
         while given < limit {
             let is_neighbour = neighbour.is_some();
             let (leaf, version) = match neighbour.take() {
                 Some(next) => next,
-                None => self.leaf_of(Key::new(&rows.key)),
+                None => self.leaf_of(Key::new(&rows.key))?,
             };
-            let Some(next) = self.rows_of(leaf, version, is_neighbour, limit - given, state, rows)
-            else {
+            let place = Place {
+                leaf,
+                version,
+                is_neighbour,
+                end: range.end,
+                limit: limit - given,
+                state,
+            };
+            let Some(next) = self.rows_of(&place, rows) else {
                 self.retry();
                 continue;
             };
@@ -78,9 +114,9 @@ impl Shared {
                 std::mem::swap(&mut rows.key, &mut rows.last);
                 rows.behind = true;
             }
-            match give(rows, each) {
+            match self.give(rows, each)? {
                 (count, ControlFlow::Continue(())) => given += count,
-                (count, ControlFlow::Break(())) => return given + count,
+                (count, ControlFlow::Break(())) => return Ok(given + count),
             }
             if next == 0 {
                 break;
@@ -88,67 +124,71 @@ impl Shared {
             let leaf = self.leaves.node(next);
             neighbour = lock::read(&leaf[LOCK]).map(|version| (leaf, version));
         }
-        given
+        Ok(given)
     }
 
-    /// Copies up to `limit` rows of a leaf, and gives the number of the next leaf or zero.
-    fn rows_of(
-        &self,
-        leaf: &Leaf,
-        version: Version,
-        from_start: bool,
-        limit: usize,
-        state: u64,
-        rows: &mut Rows,
-    ) -> Retry<u32> {
+    /// Copies the rows of a leaf, and gives the number of the next leaf, or zero if the range ends here.
+    fn rows_of(&self, place: &Place<'_>, rows: &mut Rows) -> Retry<u32> {
+        let Place { leaf, version, .. } = *place;
         rows.used = 0;
-        rows.lens.clear();
+        rows.rows.clear();
         rows.some = false;
         let count = Meta::of(leaf).count;
-        let next = load(&leaf[NEXT]) as u32;
-        let first = match from_start {
+        let first = match place.is_neighbour {
             true => 0,
             false => match leaf::find(self.search, leaf, count, Key::new(&rows.key)) {
                 Ok(entry) => entry + usize::from(rows.behind),
                 Err(entry) => entry,
             },
         };
-        let end = count.min(first.saturating_add(limit));
-        if !from_start {
-            prefetch_entries(leaf, first..end);
+        let end = self.end_in(leaf, count, place.end);
+        let next = match end < count {
+            true => 0,
+            false => load(&leaf[NEXT]) as u32,
+        };
+        let likely = end.min(first.saturating_add(place.limit));
+        if !place.is_neighbour {
+            prefetch_entries(leaf, first..likely);
         }
-        let mut ahead = self.ahead(leaf, version, next, limit - (end - first.min(end)));
-        if from_start {
+        let copied = likely.saturating_sub(first);
+        let mut ahead = self.ahead(leaf, version, next, place.limit - copied);
+        if place.is_neighbour {
             self.fetch_behind(&ahead);
         }
-        for entry in first..count {
-            if rows.lens.len() == limit {
+        for entry in first..end {
+            if rows.rows.len() == place.limit {
                 break;
             }
             ahead.fetch_one();
-            self.row(leaf, version, entry, state, rows)?;
+            self.row(place, entry, rows)?;
         }
-        if !from_start {
+        if !place.is_neighbour {
             self.fetch_behind(&ahead);
         }
         while ahead.fetch_one() {}
         if let (Some(last), true) = (count.checked_sub(1), first < count) {
-            let slot = leaf::slot(leaf, last);
-            rows.last.clear();
-            match slot.is_keyed() {
-                true => {
-                    rows.last.resize(slot.key_len(), 0);
-                    copy_bytes(leaf::key_words(leaf, slot)?, &mut rows.last);
-                }
-                false => rows.last.extend(leaf::head(leaf, last).to_be_bytes()),
-            }
+            copy_key(leaf, last, &mut rows.last)?;
             rows.some = true;
         }
         self.pause();
-        self.holds(leaf, version).then_some(next)
+        (self.holds(leaf, version)).then_some(next)
     }
 
-    /// The leaf behind this one, for a scan that wants so many rows more. Its groups are asked for.
+    /// The entry behind the last one that a range has in a leaf.
+    #[inline(always)]
+    fn end_in(&self, leaf: &Leaf, count: usize, end: Bound<&[u8]>) -> usize {
+        let (key, is_included) = match end {
+            Bound::Unbounded => return count,
+            Bound::Included(key) => (key, true),
+            Bound::Excluded(key) => (key, false),
+        };
+        match leaf::find(self.search, leaf, count, Key::new(key)) {
+            Ok(entry) => entry + usize::from(is_included),
+            Err(entry) => entry,
+        }
+    }
+
+    /// The leaf behind this one, for a scan that wants so many rows more. Its groups are fetched.
     fn ahead<'s>(&'s self, leaf: &Leaf, version: Version, next: u32, wanted: usize) -> Ahead<'s> {
         let is_wanted = next != 0 && wanted > 0 && self.holds(leaf, version);
         let leaf = is_wanted.then(|| self.leaves.node(next));
@@ -162,61 +202,143 @@ impl Shared {
         }
     }
 
-    /// Asks for the header of the leaf behind the next one.
+    /// Fetches the header of the leaf behind the next one. Nothing else depends on its number, which is not checked.
     fn fetch_behind(&self, ahead: &Ahead<'_>) {
-        // The word has been the number of a leaf or zero at all times, and nothing but the request depends on it.
         let behind = ahead.leaf.map_or(0, |leaf| load(&leaf[NEXT]) as u32);
-        if behind != 0 {
-            leaf::prefetch(self.leaves.node(behind));
+        if behind != 0
+            && let Some(leaf) = self.leaves.try_node(behind)
+        {
+            leaf::prefetch(leaf);
         }
     }
 
     /// Copies one row, if the state has it.
     #[inline(always)]
-    fn row(
-        &self,
-        leaf: &Leaf,
-        version: Version,
-        entry: usize,
-        state: u64,
-        rows: &mut Rows,
-    ) -> Retry<()> {
+    fn row(&self, place: &Place<'_>, entry: usize, rows: &mut Rows) -> Retry<()> {
+        let leaf = place.leaf;
         let slot = leaf::slot(leaf, entry);
         let position = leaf::older(leaf, slot);
-        let mut len = slot.value_len();
-        if !self.is_seen(position, state) {
-            // Only what was right when it was read may be asked for its past.
-            if !self.holds(leaf, version) {
-                return None;
+        let (of, value) = match self.is_seen(position, place.state) {
+            true => (slot, leaf::value(leaf, slot)?),
+            false => {
+                // Only a position that was read right leads to an older version.
+                if !self.holds(leaf, place.version) {
+                    return None;
+                }
+                let old = self.log.seen_by(place.state, position)?;
+                (old.slot, old.value)
             }
-            let old = self.log.seen_by(state, position)?;
-            if old.slot.is_absent() {
-                return Some(());
-            }
-            len = old.slot.value_len();
-        } else if slot.is_absent() {
+        };
+        if of.is_absent() {
             return Some(());
-        } else if slot.is_long() && !self.holds(leaf, version) {
-            // Nor may it be asked for room.
+        }
+        let (key_len, value_len) = (slot.key_len(), of.value_len());
+        let long = of.is_long().then(|| load(&value[0]) as u32);
+        let copied = if long.is_some() { 0 } else { value_len };
+        if key_len > KEY_BYTES_MAX || copied > INLINE_BYTES_MAX {
+            // No entry is like that: the slot changed while it was read.
             return None;
         }
-        let (start, end) = rows.room(slot.key_len(), len);
+        let (start, end) = rows.room(key_len, copied);
         let key = &mut rows.bytes[rows.used..start];
         match (slot.is_keyed(), key.first_chunk_mut()) {
             (false, Some(eight)) => *eight = leaf::head(leaf, entry).to_be_bytes(),
             _ => copy_bytes(leaf::key_words(leaf, slot)?, key),
         }
-        let to = &mut rows.bytes[start..end];
-        if self.value_in(leaf, version, slot, state, to)? == Found::Absent {
-            return None;
-        }
+        self.pause();
+        copy_bytes(value, &mut rows.bytes[start..end]);
         rows.used = end;
-        rows.lens.push((slot.key_len() as u32, len as u32));
+        rows.rows.push(Row {
+            key_len: key_len as u32,
+            value_len: value_len as u32,
+            long,
+        });
         Some(())
+    }
+
+    /// Gives the rows of a leaf.
+    fn give(
+        &self,
+        rows: &mut Rows,
+        each: &mut EachRow<'_>,
+    ) -> Result<(usize, ControlFlow<()>), IndexError> {
+        let Rows {
+            bytes,
+            rows,
+            long: room,
+            ..
+        } = rows;
+        let mut bytes = &bytes[..];
+        for (at, row) in rows.iter().enumerate() {
+            let (key, rest) = bytes.split_at(row.key_len as usize);
+            let len = row.value_len as usize;
+            let value = match row.long {
+                None => {
+                    let (value, rest) = rest.split_at(len);
+                    bytes = rest;
+                    value
+                }
+                Some(first) => {
+                    bytes = rest;
+                    if let Some(Row {
+                        long: Some(first), ..
+                    }) = rows.get(at + 1)
+                    {
+                        self.values.prefetch(*first);
+                    }
+                    let value = long_room(room, len)?;
+                    // The leaf was read right, and the announced state keeps the chain.
+                    if !self.values.read(first, value) {
+                        return Err(IndexError::Broken);
+                    }
+                    value
+                }
+            };
+            if each(key, value).is_break() {
+                return Ok((at + 1, ControlFlow::Break(())));
+            }
+        }
+        Ok((rows.len(), ControlFlow::Continue(())))
     }
 }
 
-/// The next leaf, whose entries are asked for one by one, so that requests do not wait for each other.
+/// The first `len` bytes of `room`, which grows if it has to.
+fn long_room(room: &mut Vec<u8>, len: usize) -> Result<&mut [u8], IndexError> {
+    if room.len() < len {
+        let missing = len - room.len();
+        room.try_reserve(missing)
+            .map_err(|_| IndexError::Memory { bytes: missing })?;
+        room.resize(len, 0);
+    }
+    Ok(&mut room[..len])
+}
+
+/// Copies the key of an entry.
+fn copy_key(leaf: &Leaf, entry: usize, to: &mut Vec<u8>) -> Retry<()> {
+    let slot = leaf::slot(leaf, entry);
+    to.clear();
+    match slot.is_keyed() {
+        true => {
+            to.resize(slot.key_len(), 0);
+            copy_bytes(leaf::key_words(leaf, slot)?, to);
+        }
+        false => to.extend(leaf::head(leaf, entry).to_be_bytes()),
+    }
+    Some(())
+}
+
+/// A leaf that a scan reads, and its wishes.
+struct Place<'a> {
+    leaf: &'a Leaf,
+    version: Version,
+    /// Reached from its left neighbour, so that all of its entries are in the range.
+    is_neighbour: bool,
+    end: Bound<&'a [u8]>,
+    limit: usize,
+    state: u64,
+}
+
+/// The next leaf, whose entries are fetched one by one, so that requests do not wait for each other.
 struct Ahead<'s> {
     leaf: Option<&'s Leaf>,
     wanted: usize,
@@ -224,7 +346,7 @@ struct Ahead<'s> {
 }
 
 impl Ahead<'_> {
-    /// Asks for the next entry, if there is one that the scan may want.
+    /// Fetches the next entry, if there is one that the scan may want.
     #[inline(always)]
     fn fetch_one(&mut self) -> bool {
         let Some(leaf) = self.leaf else { return false };
@@ -238,28 +360,16 @@ impl Ahead<'_> {
     }
 }
 
-/// Asks for entries.
+/// Fetches entries.
 #[inline(always)]
 fn prefetch_entries(leaf: &Leaf, entries: Range<usize>) {
     for entry in entries {
         let slot = leaf::slot(leaf, entry);
         let start = slot.offset();
-        for line in (start..start + slot.words() + LINE - 1).step_by(LINE) {
+        // A slot that changed while it was read may have any length.
+        let end = (start + slot.words() + LINE - 1).min(LEAF);
+        for line in (start..end).step_by(LINE) {
             prefetch_item::<Word>(leaf, line);
         }
     }
-}
-
-/// Gives the rows of a leaf.
-fn give(rows: &Rows, each: &mut EachRow<'_>) -> (usize, ControlFlow<()>) {
-    let mut bytes = &rows.bytes[..];
-    for (row, (key, value)) in rows.lens.iter().enumerate() {
-        let (row_bytes, rest) = bytes.split_at((key + value) as usize);
-        let (key, value) = row_bytes.split_at(*key as usize);
-        bytes = rest;
-        if each(key, value).is_break() {
-            return (row + 1, ControlFlow::Break(()));
-        }
-    }
-    (rows.lens.len(), ControlFlow::Continue(()))
 }

@@ -1,6 +1,6 @@
 //! What readers and the writer of a tree share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::arena::Arena;
 use super::chain::Chains;
@@ -13,6 +13,7 @@ use super::log::Log;
 use super::node::{LOCK, Word};
 use super::registry::Registry;
 use super::search::Best;
+use crate::index::{IndexError, Usage};
 
 /// Words of an extent of a long value: a value of 1000 bytes, as YCSB has them, takes one.
 pub(super) const VALUE_EXTENT: usize = 128;
@@ -29,8 +30,29 @@ pub(super) struct Shared {
     pub(super) log: Log,
     pub(super) registry: Registry,
     pub(super) search: Best,
+    pub(super) counts: Counts,
+    /// A writer panicked.
+    broken: AtomicBool,
     #[cfg(test)]
     pub(super) fault: Fault,
+}
+
+/// What the last transaction left, for whoever asks.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) keys: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) versions_bytes: AtomicU64,
+}
+
+/// A writer of the tree panicked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Broken;
+
+impl From<Broken> for IndexError {
+    fn from(_: Broken) -> Self {
+        Self::Broken
+    }
 }
 
 /// The topmost node, and how many inner nodes lie on the way to a leaf.
@@ -51,6 +73,8 @@ impl Shared {
             log: Log::new(versions_bytes_max),
             registry: Registry::new(sessions),
             search: Best::detect(),
+            counts: Counts::default(),
+            broken: AtomicBool::new(false),
             #[cfg(test)]
             fault: Fault::None,
         }
@@ -68,6 +92,32 @@ impl Shared {
     pub(super) fn set_root(&self, root: Root) {
         let word = u64::from(root.height) << 32 | u64::from(root.number);
         self.root.store(word, Ordering::Release);
+    }
+
+    /// Marks the tree as broken.
+    pub(super) fn set_broken(&self) {
+        self.broken.store(true, Ordering::Release);
+    }
+
+    /// An error if a writer panicked. Readers that meet a change ask.
+    #[cold]
+    pub(super) fn check_whole(&self) -> Result<(), Broken> {
+        match self.broken.load(Ordering::Acquire) {
+            true => Err(Broken),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let (sessions, oldest) = self.registry.sessions();
+        Usage {
+            keys: self.counts.keys.load(Ordering::Relaxed),
+            bytes: self.counts.bytes.load(Ordering::Relaxed),
+            versions_bytes: self.counts.versions_bytes.load(Ordering::Relaxed),
+            sessions,
+            newest: self.registry.committed(),
+            oldest,
+        }
     }
 
     /// True if what was read of a node is of the version that the reader began with.

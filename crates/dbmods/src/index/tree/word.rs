@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A word of a node.
 pub(super) type Word = AtomicU64;
 
+/// Words of a cache line.
+pub(super) const LINE: usize = 8;
+
 #[inline(always)]
 pub(super) fn load(word: &Word) -> u64 {
     word.load(Ordering::Relaxed)

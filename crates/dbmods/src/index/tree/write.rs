@@ -8,6 +8,8 @@
 //! made first.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use super::batch::TOGETHER;
 use super::inner::{self, Inner};
@@ -16,9 +18,10 @@ use super::lock;
 use super::log::Ends;
 use super::node::{LOCK, Word, load};
 use super::numbers::Numbers;
+use super::scan::Rows;
 use super::shared::{Root, Shared};
 use super::slot::{INLINE_BYTES_MAX, Slot};
-use crate::index::{IndexError, KEY_BYTES_MAX, Write};
+use crate::index::{Deleted, IndexError, KEY_BYTES_MAX, KeyRange, Write};
 
 /// What left the tree, and may be used again when nobody can reach it.
 #[derive(Clone, Copy, Debug)]
@@ -72,11 +75,6 @@ impl Writer {
         })
     }
 
-    /// Keys that have a value.
-    pub(super) fn keys(&self) -> u64 {
-        self.keys
-    }
-
     /// Carries out a transaction, and gives the state that it makes.
     pub(super) fn apply(
         &mut self,
@@ -85,6 +83,56 @@ impl Writer {
     ) -> Result<u64, IndexError> {
         self.reclaim(shared);
         self.reserve(shared, writes)?;
+        self.write_all(shared, writes);
+        let state = self.ends.head();
+        shared.registry.commit(state);
+        Ok(state)
+    }
+
+    /// Takes the first keys of a range away in one transaction.
+    pub(super) fn delete_range(
+        &mut self,
+        shared: &Shared,
+        range: KeyRange<'_>,
+        limit: usize,
+    ) -> Result<Deleted, IndexError> {
+        let state = self.ends.head();
+        let mut keys: Vec<Box<[u8]>> = Vec::new();
+        // All transactions up to now are part of the newest state, so it is what the writer would read.
+        shared.scan(range, limit, state, &mut Rows::default(), &mut |key, _| {
+            keys.push(key.into());
+            ControlFlow::Continue(())
+        })?;
+        let writes: Vec<_> = (keys.iter())
+            .map(|key| Write::Delete { key: &key[..] })
+            .collect();
+        let state = self.apply(shared, &writes)?;
+        Ok(Deleted {
+            state,
+            keys: keys.len(),
+        })
+    }
+
+    /// Tells readers that no more writes come, and lets those go that wait for a locked node.
+    pub(super) fn break_tree(&mut self, shared: &Shared) {
+        shared.set_broken();
+        for number in self.leaves.all() {
+            lock::abandon(&shared.leaves.node(number)[LOCK]);
+        }
+        for number in self.inners.all() {
+            lock::abandon(&shared.inners.node(number)[LOCK]);
+        }
+    }
+
+    /// Tells what the index holds now.
+    pub(super) fn publish(&self, shared: &Shared) {
+        let counts = &shared.counts;
+        counts.keys.store(self.keys, Ordering::Relaxed);
+        counts.bytes.store(self.bytes(), Ordering::Relaxed);
+        (counts.versions_bytes).store(self.ends.bytes(), Ordering::Relaxed);
+    }
+
+    fn write_all(&mut self, shared: &Shared, writes: &[Write<'_>]) {
         for writes in writes.chunks(TOGETHER) {
             if writes.len() > 1 {
                 fetch(shared, writes);
@@ -101,9 +149,6 @@ impl Writer {
                 }
             }
         }
-        let state = self.ends.head();
-        shared.registry.commit(state);
-        Ok(state)
     }
 
     /// Makes room for all that a transaction may take.
