@@ -54,16 +54,26 @@
 //! * **Durability** is a property of the engine: none for [`Tree`], as asked for [`Lmdb`] ([`Durability`]).
 //! * **Memory.** A snapshot that is held keeps what it sees, so the index grows while others write.
 
+pub mod burst;
+pub mod drive;
 mod engine;
 mod error;
+mod kind;
 mod layout;
 mod lmdb;
+pub mod protocol;
+pub mod remote;
+pub mod router;
+pub mod runs;
+pub mod service;
 mod tree;
+pub mod ycsb;
 
 pub use engine::{
     Deleted, Durability, EachRow, Holder, Index, Reads, Session, Snapshot, Usage, Write,
 };
 pub use error::IndexError;
+pub use kind::{EngineKind, Needs, Plan};
 pub use layout::{Found, KeyRange, Keys, Values};
 pub use lmdb::{Lmdb, LmdbOptions};
 pub use tree::{Tree, TreeOptions};

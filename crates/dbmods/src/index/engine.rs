@@ -61,6 +61,9 @@ pub enum Durability {
 }
 
 impl Durability {
+    /// All of them, the weakest first.
+    pub const ALL: [Self; 4] = [Self::Volatile, Self::None, Self::Commit, Self::Sync];
+
     /// The word for it, in flags and records.
     pub fn word(self) -> &'static str {
         match self {
