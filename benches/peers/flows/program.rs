@@ -7,12 +7,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use dpb_accel::dpdk::libraries::{self, Libraries};
-use dpb_core::{Buf, Clock, PacketPort, WallClock};
+use dpb_core::{Buf, Clock, ClockKind, PacketPort, WallClock};
 use dpb_net::flow::Direction;
 use dpb_net::pipeline::{Burst, Line, Mark, Shard, Stage, WhenFull, Work as _};
 use dpb_net::port::{End, pair_of};
@@ -140,9 +141,41 @@ struct Program {
     back: End,
     shard: Shard,
     table: Receiver<FlowTable>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<OwnTime>,
     fed: VecDeque<Buf>,
     came: Vec<Buf>,
+}
+
+/// The time of one side: it stands still while others have their turns, so that a table looks at its flows once in a second of its own.
+#[derive(Debug, Default)]
+struct OwnTime {
+    wall: WallClock,
+    /// The time of others, and when the last of it began.
+    away_ns: AtomicU64,
+    left_ns: AtomicU64,
+}
+
+impl OwnTime {
+    /// Has it go on for `work`; says how long that took.
+    fn of<T>(&self, work: impl FnOnce() -> T) -> (T, Duration) {
+        let away_ns = self.wall.now_ns() - self.left_ns.load(Ordering::Relaxed);
+        self.away_ns.fetch_add(away_ns, Ordering::Relaxed);
+        let began = Instant::now();
+        let done = work();
+        let took = began.elapsed();
+        self.left_ns.store(self.wall.now_ns(), Ordering::Relaxed);
+        (done, took)
+    }
+}
+
+impl Clock for OwnTime {
+    fn now_ns(&self) -> u64 {
+        self.wall.now_ns() - self.away_ns.load(Ordering::Relaxed)
+    }
+
+    fn kind(&self) -> ClockKind {
+        self.wall.kind()
+    }
 }
 
 /// The program's stage, whose table is asked for its flows when the shard is gone.
@@ -151,13 +184,14 @@ struct Lent {
     home: Sender<FlowTable>,
 }
 
-fn table(flows: usize, clock: &Arc<dyn Clock>) -> Result<FlowTable> {
+fn table(flows: usize, clock: &Arc<OwnTime>) -> Result<FlowTable> {
     let settings = Settings {
         flows,
         seed: SEED,
         ..Settings::default()
     };
-    Ok(FlowTable::new(&settings, Arc::clone(clock))?.forwarding(vec![1, 0]))
+    let clock: Arc<dyn Clock> = clock.clone();
+    Ok(FlowTable::new(&settings, clock)?.forwarding(vec![1, 0]))
 }
 
 /// The table's counts, after so many packets.
@@ -178,7 +212,7 @@ fn counted_by(table: FlowTable, clock: &dyn Clock, packets: u64) -> Result<Count
 
 impl Program {
     fn new(name: &'static str, flows: usize, burst: usize) -> Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
+        let clock = Arc::new(OwnTime::default());
         let table = table(flows, &clock)?;
         let (home, table_back) = channel();
         let lent: Box<dyn Stage> = Box::new(Lent {
@@ -213,9 +247,13 @@ impl Side for Program {
             self.fed.extend(frames.drain(..FED));
             self.fed.iter_mut().for_each(write);
             self.near.send(&mut self.fed)?;
-            let began = Instant::now();
-            while self.shard.turn()? > 0 {}
-            busy += began.elapsed();
+            let shard = &mut self.shard;
+            let (done, took) = self.clock.of(|| -> Result<()> {
+                while shard.turn()? > 0 {}
+                Ok(())
+            });
+            done?;
+            busy += took;
             self.back.receive(&mut self.came, FED)?;
             let came = self.came.len();
             ensure!(came == FED, "{came} of {FED} packets came back");
@@ -271,7 +309,7 @@ impl Drop for Lent {
 /// The program's stage without ports.
 struct Alone {
     table: FlowTable,
-    clock: Arc<dyn Clock>,
+    clock: Arc<OwnTime>,
     burst: usize,
     ready: VecDeque<Burst>,
     /// The one that the stage has.
@@ -281,7 +319,7 @@ struct Alone {
 
 impl Alone {
     fn new(flows: usize, burst: usize) -> Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
+        let clock = Arc::new(OwnTime::default());
         let bursts = FED / burst.min(FED);
         Ok(Self {
             table: table(flows, &clock)?,
@@ -309,14 +347,22 @@ impl Side for Alone {
                 }
                 self.ready.push_back(burst);
             }
-            let began = Instant::now();
+            let Self {
+                table,
+                ready,
+                one,
+                done,
+                ..
+            } = self;
             // As a line does: one burst after another.
-            while let Some(burst) = self.ready.pop_front() {
-                self.one.push_back(burst);
-                self.table.offer(&mut self.one);
-                self.table.poll(&mut self.done);
-            }
-            busy += began.elapsed();
+            let ((), took) = self.clock.of(|| {
+                while let Some(burst) = ready.pop_front() {
+                    one.push_back(burst);
+                    table.offer(one);
+                    table.poll(done);
+                }
+            });
+            busy += took;
             for burst in &mut self.done {
                 frames.extend(burst.drain().map(|(frame, _)| frame));
             }
