@@ -1,16 +1,11 @@
 //! Packets of connections: those that begin them, those that go on, and the answers.
 
-use crate::packet::write::{Ethernet, Ipv4, Ipv6, Udp, VlanTag};
-use crate::packet::{self, ether_type, protocol};
+use crate::packet::write::{Envelope, Udp};
+use crate::packet::{self, protocol};
 use crate::traffic::{
     Addresses, Family, Flows, Generator, Identity, Link, Permutation, Profile, STAMP_BYTES, Stamp,
     StampKey, Traffic, TrafficError,
 };
-
-/// Bytes of Ethernet's header.
-const ETHERNET_BYTES: usize = 14;
-/// Bytes of a tag behind it.
-const TAG_BYTES: usize = 4;
 
 /// A packet as it came to the responder: its answer is the same with both ends exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,44 +109,14 @@ impl Packets<'_> {
         }
     }
 
-    /// Writes headers around a payload that is there; `None` if there is no room.
-    fn put(&self, met: &Met, frame: &mut [u8]) -> Option<()> {
-        let inside = match met.addresses {
-            packet::Ends::V4(_) => ether_type::IPV4,
-            packet::Ends::V6(_) => ether_type::IPV6,
-        };
-        let vlan = self.connections.link.vlan;
-        let ethernet = Ethernet {
-            destination: met.macs[0],
-            source: met.macs[1],
-            ether_type: vlan.map_or(inside, |_| ether_type::TAG),
-        };
-        let mut rest = ethernet.put(frame).ok()?;
-        if let Some(control) = vlan {
-            let tag = VlanTag {
-                control,
-                ether_type: inside,
-            };
-            rest = tag.put(rest).ok()?;
+    fn envelope(&self, met: &Met) -> Envelope {
+        Envelope {
+            macs: met.macs,
+            tag: self.connections.link.vlan,
+            ends: met.addresses,
+            protocol: protocol::UDP,
         }
-        let rest = match met.addresses {
-            packet::Ends::V4(addresses) => Ipv4::new(addresses, protocol::UDP).put(rest),
-            packet::Ends::V6(addresses) => Ipv6::new(addresses, protocol::UDP).put(rest),
-        };
-        Udp::new(met.ports)
-            .put(rest.ok()?, met.addresses)
-            .ok()
-            .map(|_| ())
     }
-}
-
-/// Bytes of the headers of a packet between these ends.
-fn header_bytes(addresses: packet::Ends, vlan: Option<u16>) -> usize {
-    let ip = match addresses {
-        packet::Ends::V4(_) => 20,
-        packet::Ends::V6(_) => 40,
-    };
-    ETHERNET_BYTES + TAG_BYTES * usize::from(vlan.is_some()) + ip + Udp::BYTES
 }
 
 impl Traffic for Packets<'_> {
@@ -165,7 +130,8 @@ impl Traffic for Packets<'_> {
 
     fn write(&self, i: u64, departure_ns: u64, key: &StampKey, frame: &mut [u8]) {
         let met = self.headers(i);
-        let headers = header_bytes(met.addresses, self.connections.link.vlan);
+        let envelope = self.envelope(&met);
+        let headers = envelope.bytes() + Udp::BYTES;
         let end = frame.len() - STAMP_BYTES;
         // The generator has refused frames that are too short.
         let filler = &mut frame[headers..end];
@@ -176,8 +142,9 @@ impl Traffic for Packets<'_> {
             filler_bytes: filler.len(),
         };
         key.write(stamp, frame);
-        let put = self.put(&met, frame);
-        debug_assert!(put.is_some(), "{} bytes", frame.len());
+        let datagram = envelope.put(frame);
+        let put = datagram.and_then(|datagram| Udp::new(met.ports).put(datagram, met.addresses));
+        debug_assert!(put.is_ok(), "{put:?}");
     }
 
     fn has_filler(&self, _: u64, filler: &[u8]) -> bool {
