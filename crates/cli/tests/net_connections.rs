@@ -121,6 +121,12 @@ fn rates_are_found_with_their_bounds() {
         assert_counted(record);
         let rate = median(record, name);
         assert!(rate > 0.0 && rate.is_finite(), "{name}: {rate}");
+        if name == "established_per_s" {
+            // All 200 may be as late as they like.
+            let stability = record.stability.as_ref().expect("judged");
+            let mut reasons = stability.reasons.iter();
+            assert!(reasons.any(|why| why.contains("more --connections")));
+        }
         if name != "torn_down_per_s" {
             assert!(rate <= 20e3, "{name}: {rate}");
             assert!(!record.samples["trial_load_per_s"].values.is_empty());

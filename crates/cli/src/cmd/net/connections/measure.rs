@@ -22,6 +22,9 @@ use crate::exit::Failure;
 use crate::output::short;
 use crate::{Globals, interrupt};
 
+/// A part of a trial's connections that may wait.
+const BURST_PART: f64 = 0.05;
+
 /// Checks that there are so many connections of this profile.
 pub(super) fn connections(profile: &Profile, count: u64) -> Result<(), TrafficError> {
     let profile = Profile {
@@ -412,10 +415,28 @@ impl Measurement<'_> {
                 .without_numbers(Ended::Unsupported { reason });
             return;
         }
-        self.judge(record, named.rate, rates.unwrap_or_default(), interference);
-        for why in irregular {
+        let rates = rates.unwrap_or_default();
+        let burst = rates.iter().copied().find_map(|rate| self.burst(rate));
+        self.judge(record, named.rate, rates, interference);
+        for why in irregular.into_iter().chain(burst) {
             bench::unstable(record, why);
         }
+    }
+
+    /// The reason why a rate of establishment may be that of a burst: so many of a trial's connections may wait in the port or be late that the system need not keep up.
+    fn burst(&self, per_s: f64) -> Option<String> {
+        if self.test.figure != Figure::Establishment {
+            return None;
+        }
+        let connections = self.test.connections;
+        let late = per_s * self.args.tolerance.as_secs_f64();
+        let may_wait = late + self.test.system.queue() as f64;
+        (may_wait > BURST_PART * connections as f64).then(|| {
+            format!(
+                "of the {connections} connections of a trial {} may wait or be late, so that it says little of the rate: take more --connections",
+                short(may_wait)
+            )
+        })
     }
 }
 

@@ -252,6 +252,14 @@ impl Choice<'_> {
         }
     }
 
+    /// Packets that wait for a program in memory, at most; of other systems nobody knows.
+    pub(in crate::cmd::net) fn queue(self) -> u64 {
+        match self {
+            Self::Program { flags, .. } => flags.queue,
+            Self::Ports { .. } => 0,
+        }
+    }
+
     /// What its figures rest on.
     pub(in crate::cmd::net) fn evidence(self) -> Evidence {
         match self {

@@ -173,14 +173,13 @@ fn a_system_elsewhere_is_told_to_forget() {
     let mut held = (Vec::new(), std::collections::VecDeque::new());
     // Packets go both ways, and none is dropped.
     let step = || {
-        for (a, b) in [(&mut input, &mut output)] {
-            a.receive(&mut held.0, 64).expect("memory");
-            held.1.extend(held.0.drain(..));
-            b.send(&mut held.1).expect("memory");
-            b.receive(&mut held.0, 64).expect("memory");
-            held.1.extend(held.0.drain(..));
-            a.send(&mut held.1).expect("memory");
-        }
+        let (there, back) = (&mut input, &mut output);
+        there.receive(&mut held.0, 64).expect("memory");
+        held.1.extend(held.0.drain(..));
+        back.send(&mut held.1).expect("memory");
+        back.receive(&mut held.0, 64).expect("memory");
+        held.1.extend(held.0.drain(..));
+        there.send(&mut held.1).expect("memory");
     };
     let mut system = (step, || Drops::default());
     let between = Between {
