@@ -2,7 +2,7 @@
 //!
 //! dpb's side is what `dpb net flow-table --mode closed` runs, with its two ports in memory. DPDK's side has none, so the program's stage stands beside them without
 //! ports, too. Frames are handed to these by a port, by mbufs that are written over them, and in bursts; none of this is timed. Every side's frames have just been
-//! written, as a card's are that writes to the last cache: DPDK's mbufs by the copy, dpb's in place.
+//! written, so that they lie in the core's caches: DPDK's mbufs by the copy, dpb's in place.
 
 use std::collections::{HashMap, VecDeque};
 use std::hint::black_box;
@@ -150,16 +150,20 @@ struct Program {
 #[derive(Debug, Default)]
 struct OwnTime {
     wall: WallClock,
-    /// The time of others, and when the last of it began.
+    /// The time of others.
     away_ns: AtomicU64,
+    /// When the others' turns began that are not over; [`OwnTime::RUNNING`] in one's own.
     left_ns: AtomicU64,
 }
 
 impl OwnTime {
+    const RUNNING: u64 = u64::MAX;
+
     /// Has it go on for `work`; says how long that took.
     fn of<T>(&self, work: impl FnOnce() -> T) -> (T, Duration) {
         let away_ns = self.wall.now_ns() - self.left_ns.load(Ordering::Relaxed);
         self.away_ns.fetch_add(away_ns, Ordering::Relaxed);
+        self.left_ns.store(Self::RUNNING, Ordering::Relaxed);
         let began = Instant::now();
         let done = work();
         let took = began.elapsed();
@@ -170,7 +174,11 @@ impl OwnTime {
 
 impl Clock for OwnTime {
     fn now_ns(&self) -> u64 {
-        self.wall.now_ns() - self.away_ns.load(Ordering::Relaxed)
+        let now_ns = match self.left_ns.load(Ordering::Relaxed) {
+            Self::RUNNING => self.wall.now_ns(),
+            left_ns => left_ns,
+        };
+        now_ns - self.away_ns.load(Ordering::Relaxed)
     }
 
     fn kind(&self) -> ClockKind {

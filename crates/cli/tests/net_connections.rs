@@ -88,7 +88,7 @@ fn the_capacity_that_is_found_is_the_tables() {
 #[test]
 fn rates_are_found_with_their_bounds() {
     let (_folder, rules) = rules();
-    let goal = "--search ndr,pdr --goal-trial 10ms --goal-sum 20ms --search-time 1 --rate-min 1k --rate-max 20k";
+    let goal = "--search ndr,pdr --goal-trial 10ms --goal-sum 20ms --search-time 60 --rate-min 1k --rate-max 20k";
     let line = format!(
         "--program firewall --rules {rules} --place inline --connections 200 --measure establishment,throughput,tear-down {goal}"
     );
@@ -223,13 +223,23 @@ cat > forget.sh <<'EOF'
 old=$(cat process)
 : > said
 kill -TERM "$old"
-until [ "$(cat process)" != "$old" ] && grep -q 'running on' said; do sleep 0.02; done
+rounds=0
+until [ "$(cat process)" != "$old" ] && grep -q 'running on' said; do
+    rounds=$((rounds + 1))
+    [ $rounds -lt 3000 ] || { cat said >&2; exit 1; }
+    sleep 0.02
+done
 EOF
 chmod +x forget.sh
 supervise &
 supervisor=$!
 trap 'rm -f go; kill $(cat process) 2>/dev/null || true; wait $supervisor' EXIT
-until grep -q 'running on' said 2>/dev/null; do sleep 0.05; done
+rounds=0
+until grep -q 'running on' said 2>/dev/null; do
+    rounds=$((rounds + 1))
+    [ $rounds -lt 1200 ] || { cat said >&2; exit 1; }
+    sleep 0.05
+done
 "$DPB" --format json net connections --from af-packet:initiator --to af-packet:responder --tear-down ./forget.sh --fill-rate 5k \
     --tolerance 30 --patience 30 --goal-width 0.0001% --connections-max 1000 --connections 100 --measure capacity,tear-down
 "#;

@@ -12,7 +12,7 @@ use dpb_core::measure::Record;
 use dpb_core::measure::provenance::allowed_cpus;
 use dpb_net::search::Goal;
 use dpb_net::traffic::Profile;
-use dpb_net::trial::stateful::{Fill, Timing};
+use dpb_net::trial::stateful::{Fill, Tester, Timing};
 
 use super::ports::PORTS_HELP;
 use super::program::ProgramName;
@@ -34,6 +34,15 @@ const TABLE: &str = "The connections";
 const INVALID_MAX: u32 = 3;
 /// The number of connections with which the search for the capacity begins.
 const CAPACITY_FROM: u64 = 16;
+/// Memory of the tester for a connection: the packet that came, and its copy while answers are sent.
+const CONNECTION_BYTES: u64 = 192;
+/// No estimate of a time is longer.
+const TIME_S_MAX: f64 = 1e9;
+/// A connection of UDP lives for so many seconds in a program of dpb without a packet ([`Timeouts`](dpb_net::flow::Timeouts)). In others it may be 30.
+const LIFE_S: f64 = 300.0;
+const LIFE_ELSEWHERE_S: f64 = 30.0;
+/// For so long packets may be under way in a system elsewhere, which does not say when it is idle.
+const SETTLE_ELSEWHERE_NS: u64 = 500_000_000;
 /// How close the bounds of a capacity come, where nothing else is asked for.
 const CAPACITY_WIDTH: f64 = 0.001;
 
@@ -158,23 +167,25 @@ fn cost(matches: &ArgMatches) -> Cost {
     let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
     };
-    let phases =
-        |connections: u64| Duration::from_secs_f64(2.0 * connections as f64 / args.fill_rate + 0.2);
+    let phases = |connections: u64| {
+        let seconds = 2.0 * connections as f64 / args.fill_rate + 0.2;
+        Duration::from_secs_f64(seconds.min(TIME_S_MAX))
+    };
     let each = args.tests().into_iter().map(|test| {
         let once = match test.figure {
             // Twice as many each time, and then a few times so many.
-            Figure::Capacity => 10 * phases(args.connections_max.min(1 << 16)),
-            Figure::TearDown => 2 * phases(test.connections),
+            Figure::Capacity => phases(args.connections_max.min(1 << 16)).saturating_mul(10),
+            Figure::TearDown => phases(test.connections).saturating_mul(2),
             Figure::Establishment | Figure::Throughput => {
                 return args.search.time_of(&args.goals().unwrap_or_default());
             }
         };
-        once * args.search.searches as u32
+        once.saturating_mul(u32::try_from(args.search.searches).unwrap_or(u32::MAX))
     });
     Cost {
-        once: each.sum(),
+        once: each.fold(Duration::ZERO, Duration::saturating_add),
         each_run: Duration::ZERO,
-        memory_bytes: (256 << 20) + 128 * args.connections_most(),
+        memory_bytes: (256 << 20) + CONNECTION_BYTES * args.connections_most(),
         disk_bytes: 0,
     }
 }
@@ -185,6 +196,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let goals = args.goals()?;
     let tests = args.tests();
     args.say_sharing();
+    args.say_life();
     let mut results = Results::to(args.out.as_deref(), globals)?;
     let progress = Progress::of_task(tests.len() as u64, globals);
     let swept = sweep(&args, &tests, &goals, &progress, &mut results, globals);
@@ -233,6 +245,19 @@ impl Args {
             )));
         }
         let most = self.connections_most();
+        if most > Tester::CONNECTIONS_MAX {
+            return Err(Failure::usage(format!(
+                "{most} connections; this tester has at most {}",
+                Tester::CONNECTIONS_MAX
+            )));
+        }
+        // Each connection waits so long for its answer.
+        let wait_s = most as f64 / self.fill_rate;
+        if !self.system.is_elsewhere() && wait_s > LIFE_S / 2.0 {
+            return Err(Failure::usage(format!(
+                "--fill-rate: {most} connections take {wait_s:.0} s, and without a packet each lives for {LIFE_S} s: a table that forgets them would be taken for a full one. Take a higher rate, or fewer --connections and --connections-max"
+            )));
+        }
         for size in &self.size {
             let tester = measure::connections(&self.profile(size), most);
             tester.map_err(|error| size.refused(error))?;
@@ -265,8 +290,11 @@ impl Args {
         let mut tests = Vec::new();
         for system in self.system.each() {
             for size in &self.size {
-                for &connections in &self.connections {
-                    tests.extend(self.measure.iter().map(|&figure| Test {
+                for (at, &connections) in self.connections.iter().enumerate() {
+                    // A capacity is searched for once, whatever the others' connections are.
+                    let figures = (self.measure.iter())
+                        .filter(|&&figure| at == 0 || figure != Figure::Capacity);
+                    tests.extend(figures.map(|&figure| Test {
                         system,
                         size,
                         connections,
@@ -300,16 +328,30 @@ impl Args {
     }
 
     fn timing(&self) -> Timing {
+        let settle_ns = match self.system.is_elsewhere() {
+            true => SETTLE_ELSEWHERE_NS,
+            false => Timing::default().settle_ns,
+        };
         Timing {
+            settle_ns,
             tolerance_ns: self.tolerance.as_nanos() as u64,
             patience_ns: self.patience.as_nanos() as u64,
-            ..Timing::default()
         }
     }
 
     fn pins(&self) -> Vec<u32> {
         let pins = self.pin.iter().flat_map(List::iter);
         pins.map(|&core| core as u32).collect()
+    }
+
+    /// Says that a system elsewhere may have forgotten connections before they are answered.
+    fn say_life(&self) {
+        let wait_s = self.connections_most() as f64 / self.fill_rate;
+        if self.system.is_elsewhere() && wait_s > LIFE_ELSEWHERE_S / 2.0 {
+            output::note(&format!(
+                "at --fill-rate a connection waits up to {wait_s:.0} s for its answer: a system that forgets it sooner looks like a full one"
+            ));
+        }
     }
 
     fn say_sharing(&self) {
@@ -331,7 +373,6 @@ impl Args {
         let record = record
             .with("measure", word(test.figure))
             .with("size", test.size.value())
-            .with("connections", test.connections)
             .with("fill_rate", self.fill_rate)
             .with("tolerance", self.tolerance.as_secs_f64())
             .with("patience", self.patience.as_secs_f64())
@@ -340,7 +381,7 @@ impl Args {
             Figure::Capacity => record
                 .with("connections_max", self.connections_max)
                 .with("goal_width", self.capacity_width()),
-            _ => record,
+            _ => record.with("connections", test.connections),
         };
         self.forget.note(record)
     }

@@ -25,7 +25,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// So many, of this profile's lengths, addresses, ports and families.
+    /// `count` connections of this profile's lengths, addresses, ports and families.
     pub(super) fn new(profile: &Profile, count: u64) -> Result<Self, TrafficError> {
         let mut profile = profile.clone();
         profile.flows = Flows::endless(count);
@@ -74,8 +74,12 @@ impl Connections {
 pub(super) enum Sending<'a> {
     /// The initiator sends one on each connection from this number on.
     Each(u64),
-    /// The initiator sends on so many connections from this number on, round after round, each in another order.
-    Rounds(u64, &'a Permutation),
+    /// The initiator sends on the connections from `first` on that `order` permutes, round after round, each in another order; `sent` packets were sent before.
+    Rounds {
+        first: u64,
+        order: &'a Permutation,
+        sent: u64,
+    },
     /// The responder answers on these connections.
     Answers(&'a [Met]),
 }
@@ -90,7 +94,8 @@ impl Packets<'_> {
     fn headers(&self, i: u64) -> Met {
         match self.sending {
             Sending::Each(first) => self.connections.first(first + i),
-            Sending::Rounds(first, order) => {
+            Sending::Rounds { first, order, sent } => {
+                let i = sent + i;
                 let (round, at) = (i / order.len(), i % order.len());
                 self.connections.first(first + order.apply(at, round))
             }
@@ -119,13 +124,30 @@ impl Packets<'_> {
     }
 }
 
+/// The shortest frame with these headers and a stamp.
+fn bytes_min(envelope: &Envelope) -> usize {
+    envelope.bytes() + Udp::BYTES + STAMP_BYTES
+}
+
 impl Traffic for Packets<'_> {
     fn frame_bytes(&self, i: u64) -> usize {
-        self.connections.generator.frame_bytes(i)
+        let bytes = self.connections.generator.frame_bytes(i);
+        match self.sending {
+            // A translator between versions of IP may have made headers longer.
+            Sending::Answers(_) => bytes.max(bytes_min(&self.envelope(&self.headers(i)))),
+            _ => bytes,
+        }
     }
 
     fn frame_bytes_max(&self) -> usize {
-        self.connections.generator.frame_bytes_max()
+        let bytes = self.connections.generator.frame_bytes_max();
+        match self.sending {
+            Sending::Answers(met) => {
+                let envelopes = met.iter().map(|met| bytes_min(&self.envelope(met)));
+                bytes.max(envelopes.max().unwrap_or(0))
+            }
+            _ => bytes,
+        }
     }
 
     fn write(&self, i: u64, departure_ns: u64, key: &StampKey, frame: &mut [u8]) {

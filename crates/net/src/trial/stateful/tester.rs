@@ -12,14 +12,13 @@ use super::packets::{Connections, Met, Packets, Sending};
 use crate::packet::Frame;
 use crate::search::{TrialInput, TrialOutput};
 use crate::traffic::{Permutation, Profile, Read, Schedule, StampKey, Traffic, TrafficError};
+use crate::trial::receiver::LATE;
 use crate::trial::{Between, Outcome, Plan, Pool, SystemUnderTest, TrialError, Validity, run};
 
 /// Packets that are received at once.
 const BURST: usize = 64;
 /// For so long a system may have the last packet of a tear-down in its hands.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// More connections would take more than 10 GB to remember.
-const CONNECTIONS_MAX: u64 = 1 << 27;
 
 /// How a tester's phases are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +27,7 @@ pub struct Timing {
     pub tolerance_ns: u64,
     /// The same in other phases: while the table is filled, and for answers. What a port has no room for is tried again for so long.
     pub patience_ns: u64,
-    /// For so long what is under way may still arrive.
+    /// The time for which packets that are under way may still arrive.
     pub settle_ns: u64,
 }
 
@@ -76,7 +75,8 @@ pub enum TesterError {
     },
     /// More connections than the tester was made for.
     #[error(
-        "{wanted} connections; this tester has {count}, and none has more than {CONNECTIONS_MAX}"
+        "{wanted} connections; this tester has {count}, and none has more than {}",
+        Tester::CONNECTIONS_MAX
     )]
     Connections {
         /// Connections that were asked for.
@@ -100,6 +100,8 @@ pub struct Tester<'b> {
     seed: u64,
     /// Trials that were done: each has a number of its own.
     trials: u64,
+    /// Packets that were sent in rounds over the connections: the next trial goes on where the last one ended, so that no connection waits for longer than a round.
+    sent: u64,
     timing: Timing,
     is_rate_measured: bool,
     clock: &'b dyn Clock,
@@ -112,6 +114,9 @@ pub struct Tester<'b> {
 }
 
 impl<'b> Tester<'b> {
+    /// Most connections of a tester: to remember more would take more than 25 GB.
+    pub const CONNECTIONS_MAX: u64 = 1 << 27;
+
     /// A tester of up to `count` connections with the lengths, addresses, ports and families of `profile`.
     ///
     /// # Errors
@@ -129,6 +134,7 @@ impl<'b> Tester<'b> {
             count,
             seed: profile.seed,
             trials: 0,
+            sent: 0,
             timing,
             is_rate_measured: false,
             clock,
@@ -161,18 +167,21 @@ impl<'b> Tester<'b> {
         }
     }
 
-    /// The plan of a phase with so many packets, all of them.
+    /// The plan of a phase that sends all of its packets.
     fn plan_of(&mut self, packets: u64, per_s: f64, tolerance_ns: u64) -> Plan {
         // The last one is due half a packet's time before the end.
         let duration_ns = (packets as f64 - 0.5) * 1e9 / per_s;
         self.plan(per_s, duration_ns as u64, tolerance_ns)
     }
 
-    /// The number of packets that were delivered of a trial of so many, if it says something.
-    fn delivered(&self, packets: u64) -> Option<u64> {
+    /// The packets that came out of a trial of `packets`, if it says something. A late one counts: how long a packet was under way says nothing of its connection.
+    fn came(&self, packets: u64) -> Option<u64> {
         let outcome = self.last.as_ref()?;
+        let reasons = outcome.account.drops.reasons.iter();
+        let late = reasons.filter(|(reason, _)| reason == LATE);
+        let late: u64 = late.map(|(_, packets)| packets).sum();
         let is_valid = outcome.validity == Validity::Valid && outcome.balance.offered == packets;
-        is_valid.then_some(outcome.balance.delivered)
+        is_valid.then_some(outcome.balance.delivered + late)
     }
 
     /// The packets that came to the responder on these connections.
@@ -182,29 +191,35 @@ impl<'b> Tester<'b> {
         in_range.take(count as usize).flatten().copied().collect()
     }
 
-    /// Sends answers on connections that are over, and waits until the system has dropped them all.
-    fn wake(&mut self) -> Result<(), TesterError> {
-        let met = self.answerable(&(0..self.count));
-        if met.is_empty() {
-            return Ok(());
-        }
-        // Spread over the connections, so that each part of the system gets some.
-        let wanted = (self.forgetting.answers as usize).min(met.len());
-        let some: Vec<Met> = (0..wanted).map(|i| met[i * met.len() / wanted]).collect();
+    /// The frames of answers on connections that there are, spread over these, so that each part of the system gets some; and their key.
+    fn answers(&mut self) -> Result<(StampKey, VecDeque<Buf>), TesterError> {
         self.trials += 1;
         let key = StampKey::new(self.seed, self.trials);
+        let answerable = self.met.iter().flatten().count();
+        let wanted = (self.forgetting.answers as usize).min(answerable);
+        let met = self.met.iter().flatten();
+        let some: Vec<Met> = met
+            .step_by((answerable / wanted.max(1)).max(1))
+            .take(wanted)
+            .copied()
+            .collect();
         let packets = Packets {
             connections: &self.connections,
             sending: Sending::Answers(&some),
         };
-        let Between { from, to, system } = &mut self.between;
-        let mut out = VecDeque::with_capacity(some.len());
+        let mut frames = VecDeque::with_capacity(some.len());
         for i in 0..some.len() as u64 {
-            let mut frame = to.alloc(packets.frame_bytes(i))?;
+            let mut frame = self.between.to.alloc(packets.frame_bytes(i))?;
             packets.write(i, 0, &key, &mut frame);
-            out.push_back(frame);
+            frames.push_back(frame);
         }
-        let (sent, mut dropped, mut through) = (some.len() as u64, 0, 0);
+        Ok((key, frames))
+    }
+
+    /// Sends these answers, whose connections are over, and waits until the system has dropped them all.
+    fn wake(&mut self, key: StampKey, mut out: VecDeque<Buf>) -> Result<(), TesterError> {
+        let Between { from, to, system } = &mut self.between;
+        let (sent, mut dropped, mut through) = (out.len() as u64, 0, 0);
         let mut came = Vec::with_capacity(BURST);
         let over_ns = self.clock.now_ns() + PATIENCE_NS;
         while dropped + through < sent {
@@ -262,7 +277,11 @@ impl Stateful for Tester<'_> {
         per_s: f64,
     ) -> Result<Option<u64>, TesterError> {
         let count = connections.end.saturating_sub(connections.start);
-        if connections.end > self.count.min(CONNECTIONS_MAX) {
+        if count == 0 {
+            self.last = None;
+            return Ok(Some(0));
+        }
+        if connections.end > self.count.min(Self::CONNECTIONS_MAX) {
             return Err(TesterError::Connections {
                 wanted: connections.end,
                 count: self.count,
@@ -296,7 +315,7 @@ impl Stateful for Tester<'_> {
             &mut **system,
         )?;
         self.last = Some(outcome);
-        Ok(self.delivered(count))
+        Ok(self.came(count))
     }
 
     fn answer(&mut self, connections: Range<u64>, per_s: f64) -> Result<Option<u64>, TesterError> {
@@ -322,7 +341,7 @@ impl Stateful for Tester<'_> {
             &mut **system,
         )?;
         self.last = Some(outcome);
-        Ok(self.delivered(met.len() as u64))
+        Ok(self.came(met.len() as u64))
     }
 
     /// A trial from the initiator to the responder.
@@ -337,7 +356,11 @@ impl Stateful for Tester<'_> {
         let order = Permutation::new(count, self.seed);
         let packets = Packets {
             connections: &self.connections,
-            sending: Sending::Rounds(connections.start, &order),
+            sending: Sending::Rounds {
+                first: connections.start,
+                order: &order,
+                sent: self.sent,
+            },
         };
         let Between { from, to, system } = &mut self.between;
         let pool = &mut self.pools[0];
@@ -351,6 +374,7 @@ impl Stateful for Tester<'_> {
             &mut **system,
         )?;
         let outcome = self.last.insert(outcome);
+        self.sent += outcome.balance.offered;
         if outcome.validity != Validity::Valid || outcome.balance.offered == 0 {
             return Ok(None);
         }
@@ -364,11 +388,11 @@ impl Stateful for Tester<'_> {
         // What trials before left is not to be taken for what answers become of.
         self.between.system.drops().map_err(TrialError::System)?;
         self.last = None;
+        // Made before the clock starts: how long that takes is the tester's business.
+        let (key, answers) = self.answers()?;
         let start_ns = self.clock.now_ns();
         (self.forgetting.call)().map_err(TesterError::Forget)?;
-        if self.forgetting.answers > 0 {
-            self.wake()?;
-        }
+        self.wake(key, answers)?;
         Ok((self.clock.now_ns() - start_ns) as f64 / 1e9)
     }
 }

@@ -10,7 +10,7 @@ use crate::isa::Sse42;
 
 /// Bytes of a vector.
 const VECTOR: usize = 16;
-/// Bytes of halves that are copied here: of two to four vectors, which overlap.
+/// Bytes of halves that are copied here, by two vectors or by four, which may overlap.
 const HERE: std::ops::RangeInclusive<usize> = VECTOR..=4 * VECTOR;
 
 /// As [`libc::join`].

@@ -19,9 +19,9 @@ use crate::interrupt;
 
 /// Longer than a connection of UDP lives without a packet, in nanoseconds.
 const LIFE_NS: u64 = 600_000_000_000;
-/// Answers by which each thread of a program notices the time: so many that each gets some, wherever its connections are.
+/// Answers by which the threads of a program notice the time: enough for each thread to get some, wherever its connections are.
 const ANSWERS_PER_THREAD: u64 = 64;
-/// For so long somebody's program may work, and so much it may say.
+/// The time that somebody's program may take, and the bytes that it may say.
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(300),
     stdout_bytes: 1 << 20,
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Flags for somebody's own system under test.
 #[derive(Debug, clap::Args)]
 pub(super) struct ForgetFlags {
-    /// With --from: a program that makes the system forget all connections, as a script with `conntrack -F`. It is called without arguments, and how long it takes is what a tear-down takes
+    /// With --from: a program that makes the system forget all connections, as a script with `conntrack -F`. It is called without arguments, and how long it takes is what a tear-down takes. What it leaves running is ended
     #[arg(long, value_name = "FILE", help_heading = TABLE, requires = "from", conflicts_with = "forget_after")]
     tear_down: Option<PathBuf>,
     /// With --from: wait for so long instead, longer than a connection lives without a packet. There is no rate of tear-down then

@@ -416,19 +416,23 @@ impl Measurement<'_> {
             return;
         }
         let rates = rates.unwrap_or_default();
-        let burst = rates.iter().copied().find_map(|rate| self.burst(rate));
+        let burst = rates
+            .iter()
+            .copied()
+            .find_map(|rate| self.burst(rate, &self.goals[at].1));
         self.judge(record, named.rate, rates, interference);
         for why in irregular.into_iter().chain(burst) {
             bench::unstable(record, why);
         }
     }
 
-    /// The reason why a rate of establishment may be that of a burst: so many of a trial's connections may wait in the port or be late that the system need not keep up.
-    fn burst(&self, per_s: f64) -> Option<String> {
+    /// The reason why a rate of establishment may be that of a burst: too many of a trial's connections may wait in the port or be late, so that the system need not keep up.
+    fn burst(&self, per_s: f64, goal: &Goal) -> Option<String> {
         if self.test.figure != Figure::Establishment {
             return None;
         }
-        let connections = self.test.connections;
+        let due = (per_s * goal.final_trial_s) as u64;
+        let connections = self.test.connections.min(due.max(1));
         let late = per_s * self.args.tolerance.as_secs_f64();
         let may_wait = late + self.test.system.queue() as f64;
         (may_wait > BURST_PART * connections as f64).then(|| {

@@ -252,7 +252,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Packets that wait for a program in memory, at most; of other systems nobody knows.
+    /// Packets that wait in the port of a program in memory, at most; of other systems nobody knows.
     pub(in crate::cmd::net) fn queue(self) -> u64 {
         match self {
             Self::Program { flags, .. } => flags.queue,
