@@ -1,4 +1,4 @@
-//! The sides: dpb's table, hashbrown as it is used and with prefetches by hand, DPDK's rte_hash.
+//! The sides: dpb's table, hashbrown as it is used and with prefetches by hand, DPDK's rte_hash; and the memory of dpb's table alone.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;

@@ -38,10 +38,9 @@ const CAPACITY_FROM: u64 = 16;
 const CONNECTION_BYTES: u64 = 192;
 /// No estimate of a time is longer.
 const TIME_S_MAX: f64 = 1e9;
-/// A connection of UDP lives for so many seconds in a program of dpb without a packet ([`Timeouts`](dpb_net::flow::Timeouts)). In others it may be 30.
-const LIFE_S: f64 = 300.0;
+/// The time in seconds after which a system elsewhere may forget a connection of UDP without a packet: the shortest that is usual.
 const LIFE_ELSEWHERE_S: f64 = 30.0;
-/// For so long packets may be under way in a system elsewhere, which does not say when it is idle.
+/// The time for which packets may be under way in a system elsewhere, which does not say when it is idle.
 const SETTLE_ELSEWHERE_NS: u64 = 500_000_000;
 /// How close the bounds of a capacity come, where nothing else is asked for.
 const CAPACITY_WIDTH: f64 = 0.001;
@@ -251,11 +250,10 @@ impl Args {
                 Tester::CONNECTIONS_MAX
             )));
         }
-        // Each connection waits so long for its answer.
-        let wait_s = most as f64 / self.fill_rate;
-        if !self.system.is_elsewhere() && wait_s > LIFE_S / 2.0 {
+        let (wait_s, life_s) = (self.wait_s(), forget::life().as_secs_f64());
+        if !self.system.is_elsewhere() && wait_s > life_s / 2.0 {
             return Err(Failure::usage(format!(
-                "--fill-rate: {most} connections take {wait_s:.0} s, and without a packet each lives for {LIFE_S} s: a table that forgets them would be taken for a full one. Take a higher rate, or fewer --connections and --connections-max"
+                "--fill-rate: {most} connections take {wait_s:.0} s, and without a packet each lives for {life_s} s: a table that forgets them would be taken for a full one. Take a higher rate, or fewer --connections and --connections-max"
             )));
         }
         for size in &self.size {
@@ -315,6 +313,11 @@ impl Args {
         }
     }
 
+    /// The time in seconds that a connection waits for its answer, at most.
+    fn wait_s(&self) -> f64 {
+        self.connections_most() as f64 / self.fill_rate
+    }
+
     fn profile(&self, size: &Size) -> Profile {
         self.ends.profile(self.seed, size)
     }
@@ -346,7 +349,7 @@ impl Args {
 
     /// Says that a system elsewhere may have forgotten connections before they are answered.
     fn say_life(&self) {
-        let wait_s = self.connections_most() as f64 / self.fill_rate;
+        let wait_s = self.wait_s();
         if self.system.is_elsewhere() && wait_s > LIFE_ELSEWHERE_S / 2.0 {
             output::note(&format!(
                 "at --fill-rate a connection waits up to {wait_s:.0} s for its answer: a system that forgets it sooner looks like a full one"
@@ -399,7 +402,10 @@ impl std::fmt::Display for Test<'_> {
             connections,
             figure,
         } = self;
-        let figure = word(*figure);
-        write!(f, "{system}, {size} B, {connections} connections, {figure}")
+        write!(f, "{system}, {size} B, {}", word(*figure))?;
+        match figure {
+            Figure::Capacity => Ok(()),
+            _ => write!(f, ", {connections} connections"),
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use dpb_core::measure::Record;
 use dpb_core::{Timer, WallClock};
+use dpb_net::flow::Timeouts;
 use dpb_net::trial::stateful::{AheadClock, Forgetting};
 
 use super::{Figure, TABLE};
@@ -17,8 +18,6 @@ use crate::contained::{self, Bounds, How};
 use crate::exit::Failure;
 use crate::interrupt;
 
-/// Longer than a connection of UDP lives without a packet, in nanoseconds.
-const LIFE_NS: u64 = 600_000_000_000;
 /// Answers by which the threads of a program notice the time: enough for each thread to get some, wherever its connections are.
 const ANSWERS_PER_THREAD: u64 = 64;
 /// The time that somebody's program may take, and the bytes that it may say.
@@ -73,7 +72,7 @@ impl ForgetFlags {
     pub(super) fn of(&self, system: Choice<'_>, clock: Arc<AheadClock>) -> Forgetting<'_> {
         if let Choice::Program { threads, .. } = system {
             let call = move || {
-                clock.put_forward(LIFE_NS);
+                clock.put_forward(2 * life().as_nanos() as u64);
                 Ok(())
             };
             return Forgetting {
@@ -89,6 +88,11 @@ impl ForgetFlags {
             answers: 0,
         }
     }
+}
+
+/// The time that a connection of UDP lives in a program of dpb without a packet.
+pub(super) fn life() -> Duration {
+    Duration::from_millis(Timeouts::default().datagrams_ms.into())
 }
 
 /// Calls somebody's program, which has to end well.
