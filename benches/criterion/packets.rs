@@ -14,8 +14,8 @@ use std::process::Command;
 use dpb_core::Buf;
 use dpb_core::random::SplitMix64;
 use dpb_net::flow::{Flags, Seen};
-use dpb_net::packet::write::{Ethernet, Ipv4, Ipv6, Tcp, Udp, VlanTag};
-use dpb_net::packet::{Ends, Frame, Headers, ether_type, protocol};
+use dpb_net::packet::write::{Envelope, Tcp, Udp};
+use dpb_net::packet::{Ends, Frame, Headers, protocol};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Frames of a burst.
@@ -201,34 +201,18 @@ impl Mix {
         let mut word = || random.next_u64() as u32;
         let ports = [word() as u16 | 0x8000, 443];
         let mut frame = Buf::zeroed(self.frame_bytes).expect("memory");
-        let kind = if is_v6 {
-            ether_type::IPV6
-        } else {
-            ether_type::IPV4
-        };
-        let ethernet = Ethernet {
-            destination: [2; 6],
-            source: [4; 6],
-            ether_type: if is_tagged { ether_type::TAG } else { kind },
-        };
-        let mut rest = ethernet.put(&mut frame).expect("room");
-        if is_tagged {
-            let tag = VlanTag {
-                control: 5,
-                ether_type: kind,
-            };
-            rest = tag.put(rest).expect("room");
-        }
         let protocol = if is_udp { protocol::UDP } else { protocol::TCP };
         let ends = match is_v6 {
             false => Ends::V4([word(), word()]),
             true => Ends::V6([u128::from(word()) << 64 | 1, u128::from(word()) << 64 | 2]),
         };
-        let segment = match ends {
-            Ends::V4(addresses) => Ipv4::new(addresses, protocol).put(rest),
-            Ends::V6(addresses) => Ipv6::new(addresses, protocol).put(rest),
+        let envelope = Envelope {
+            macs: [[2; 6], [4; 6]],
+            tag: is_tagged.then_some(5),
+            ends,
+            protocol,
         };
-        let segment = segment.expect("room");
+        let segment = envelope.put(&mut frame).expect("room");
         match is_udp {
             true => Udp::new(ports).put(segment, ends),
             false => Tcp::new(ports, Flags::ACK).put(segment, ends),

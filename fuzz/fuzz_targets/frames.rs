@@ -6,7 +6,7 @@
 #![no_main]
 
 use dpb_net::flow::Flags;
-use dpb_net::packet::write::{Echo, Ethernet, Ipv4, Ipv6, Tcp, Udp, VlanTag};
+use dpb_net::packet::write::{Echo, Envelope, Tcp, Udp};
 use dpb_net::packet::{
     Ends, Frame, Headers, Refusal, Rewriter, Side, Verdict, ether_type, protocol,
 };
@@ -65,31 +65,15 @@ fn made(kind: u8, bytes: &[u8]) -> Vec<u8> {
         false => Ends::V4(addresses),
         true => Ends::V6(addresses.map(|word| u128::from(word) << 96 | u128::from(word))),
     };
-    let headers = 14 + 4 * usize::from(is_tagged) + if is_v6 { 40 } else { 20 } + header_bytes;
+    let envelope = Envelope {
+        macs: [[2; 6], [4; 6]],
+        tag: is_tagged.then_some(ports[0]),
+        ends,
+        protocol,
+    };
+    let headers = envelope.bytes() + header_bytes;
     let mut frame = [&vec![0; headers][..], payload].concat();
-    let inside = if is_v6 {
-        ether_type::IPV6
-    } else {
-        ether_type::IPV4
-    };
-    let ethernet = Ethernet {
-        destination: [2; 6],
-        source: [4; 6],
-        ether_type: if is_tagged { ether_type::TAG } else { inside },
-    };
-    let mut rest = ethernet.put(&mut frame).expect("room");
-    if is_tagged {
-        let tag = VlanTag {
-            control: ports[0],
-            ether_type: inside,
-        };
-        rest = tag.put(rest).expect("room");
-    }
-    let rest = match ends {
-        Ends::V4(addresses) => Ipv4::new(addresses, protocol).put(rest),
-        Ends::V6(addresses) => Ipv6::new(addresses, protocol).put(rest),
-    };
-    let rest = rest.expect("room");
+    let rest = envelope.put(&mut frame).expect("room");
     let put = match transport {
         0 | 1 => Udp::new(ports).put(rest, ends),
         2 => Tcp::new(ports, Flags(kind >> 4)).put(rest, ends),

@@ -2,17 +2,18 @@
 //!
 //! dpb's side is what `dpb net flow-table --mode closed` runs, with its two ports in memory. DPDK's side has none, so the program's stage stands beside them without
 //! ports, too. Frames are handed to these by a port, by mbufs that are written over them, and in bursts; none of this is timed. Every side's frames have just been
-//! written, as a card's are that writes to the last cache: DPDK's mbufs by the copy, dpb's in place.
+//! written, so that they lie in the core's caches: DPDK's mbufs by the copy, dpb's in place.
 
 use std::collections::{HashMap, VecDeque};
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use dpb_accel::dpdk::libraries::{self, Libraries};
-use dpb_core::{Buf, Clock, PacketPort, WallClock};
+use dpb_core::{Buf, Clock, ClockKind, PacketPort, WallClock};
 use dpb_net::flow::Direction;
 use dpb_net::pipeline::{Burst, Line, Mark, Shard, Stage, WhenFull, Work as _};
 use dpb_net::port::{End, pair_of};
@@ -140,9 +141,49 @@ struct Program {
     back: End,
     shard: Shard,
     table: Receiver<FlowTable>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<OwnTime>,
     fed: VecDeque<Buf>,
     came: Vec<Buf>,
+}
+
+/// The time of one side: it stands still while others have their turns, so that a table looks at its flows once in a second of its own.
+#[derive(Debug, Default)]
+struct OwnTime {
+    wall: WallClock,
+    /// The time of others.
+    away_ns: AtomicU64,
+    /// When the others' turns began that are not over; [`OwnTime::RUNNING`] in one's own.
+    left_ns: AtomicU64,
+}
+
+impl OwnTime {
+    const RUNNING: u64 = u64::MAX;
+
+    /// Has it go on for `work`; says how long that took.
+    fn of<T>(&self, work: impl FnOnce() -> T) -> (T, Duration) {
+        let away_ns = self.wall.now_ns() - self.left_ns.load(Ordering::Relaxed);
+        self.away_ns.fetch_add(away_ns, Ordering::Relaxed);
+        self.left_ns.store(Self::RUNNING, Ordering::Relaxed);
+        let began = Instant::now();
+        let done = work();
+        let took = began.elapsed();
+        self.left_ns.store(self.wall.now_ns(), Ordering::Relaxed);
+        (done, took)
+    }
+}
+
+impl Clock for OwnTime {
+    fn now_ns(&self) -> u64 {
+        let now_ns = match self.left_ns.load(Ordering::Relaxed) {
+            Self::RUNNING => self.wall.now_ns(),
+            left_ns => left_ns,
+        };
+        now_ns - self.away_ns.load(Ordering::Relaxed)
+    }
+
+    fn kind(&self) -> ClockKind {
+        self.wall.kind()
+    }
 }
 
 /// The program's stage, whose table is asked for its flows when the shard is gone.
@@ -151,13 +192,14 @@ struct Lent {
     home: Sender<FlowTable>,
 }
 
-fn table(flows: usize, clock: &Arc<dyn Clock>) -> Result<FlowTable> {
+fn table(flows: usize, clock: &Arc<OwnTime>) -> Result<FlowTable> {
     let settings = Settings {
         flows,
         seed: SEED,
         ..Settings::default()
     };
-    Ok(FlowTable::new(&settings, Arc::clone(clock))?.forwarding(vec![1, 0]))
+    let clock: Arc<dyn Clock> = clock.clone();
+    Ok(FlowTable::new(&settings, clock)?.forwarding(vec![1, 0]))
 }
 
 /// The table's counts, after so many packets.
@@ -178,7 +220,7 @@ fn counted_by(table: FlowTable, clock: &dyn Clock, packets: u64) -> Result<Count
 
 impl Program {
     fn new(name: &'static str, flows: usize, burst: usize) -> Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
+        let clock = Arc::new(OwnTime::default());
         let table = table(flows, &clock)?;
         let (home, table_back) = channel();
         let lent: Box<dyn Stage> = Box::new(Lent {
@@ -213,9 +255,13 @@ impl Side for Program {
             self.fed.extend(frames.drain(..FED));
             self.fed.iter_mut().for_each(write);
             self.near.send(&mut self.fed)?;
-            let began = Instant::now();
-            while self.shard.turn()? > 0 {}
-            busy += began.elapsed();
+            let shard = &mut self.shard;
+            let (done, took) = self.clock.of(|| -> Result<()> {
+                while shard.turn()? > 0 {}
+                Ok(())
+            });
+            done?;
+            busy += took;
             self.back.receive(&mut self.came, FED)?;
             let came = self.came.len();
             ensure!(came == FED, "{came} of {FED} packets came back");
@@ -271,7 +317,7 @@ impl Drop for Lent {
 /// The program's stage without ports.
 struct Alone {
     table: FlowTable,
-    clock: Arc<dyn Clock>,
+    clock: Arc<OwnTime>,
     burst: usize,
     ready: VecDeque<Burst>,
     /// The one that the stage has.
@@ -281,7 +327,7 @@ struct Alone {
 
 impl Alone {
     fn new(flows: usize, burst: usize) -> Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
+        let clock = Arc::new(OwnTime::default());
         let bursts = FED / burst.min(FED);
         Ok(Self {
             table: table(flows, &clock)?,
@@ -309,14 +355,22 @@ impl Side for Alone {
                 }
                 self.ready.push_back(burst);
             }
-            let began = Instant::now();
+            let Self {
+                table,
+                ready,
+                one,
+                done,
+                ..
+            } = self;
             // As a line does: one burst after another.
-            while let Some(burst) = self.ready.pop_front() {
-                self.one.push_back(burst);
-                self.table.offer(&mut self.one);
-                self.table.poll(&mut self.done);
-            }
-            busy += began.elapsed();
+            let ((), took) = self.clock.of(|| {
+                while let Some(burst) = ready.pop_front() {
+                    one.push_back(burst);
+                    table.offer(one);
+                    table.poll(done);
+                }
+            });
+            busy += took;
             for burst in &mut self.done {
                 frames.extend(burst.drain().map(|(frame, _)| frame));
             }

@@ -1,4 +1,4 @@
-//! The sides: dpb's table, hashbrown as it is used and with prefetches by hand, DPDK's rte_hash.
+//! The sides: dpb's table, hashbrown as it is used and with prefetches by hand, DPDK's rte_hash; and the memory of dpb's table alone.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -93,8 +93,8 @@ impl Side for Ours {
     }
 }
 
-/// What no table of this layout can be faster than: the memory that dpb's reads and writes for a packet, a bucket's line and then a flow's, without hashes, tags or keys.
-/// Where they are is known beforehand.
+/// The memory that dpb's table reads and writes for a packet, a bucket's line and then its flow's, in a loop that does nothing else: no hashes, tags or keys. The lines' places
+/// are known beforehand. It says what this machine does of such a layout, with prefetches in this order; it is no proof that nothing is faster.
 pub(crate) struct TwoLines {
     numbers: HashMap<Key, u32>,
     buckets: Huge<[u64; 8]>,

@@ -97,6 +97,7 @@ const TASKS: Tasks = Tasks(&[
     &cmd::net::flow_table::TASK,
     &cmd::net::app_recognition::TASK,
     &cmd::net::trial::TASK,
+    &cmd::net::connections::TASK,
 ]);
 
 /// Flags that every verb takes.

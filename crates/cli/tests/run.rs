@@ -151,7 +151,8 @@ fn what_was_killed_goes_on_to_the_same_records() {
                 child.kill().expect("it can be killed");
             }
             let status = child.wait().expect("it ended");
-            if status.success() {
+            // One that was killed behind its last test is complete, and refuses to go on.
+            if status.success() || (kills > 0 && status.code() == Some(2)) {
                 break;
             }
             assert_eq!(status.code(), None, "it ended by itself");

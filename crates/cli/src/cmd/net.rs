@@ -2,6 +2,7 @@
 
 pub mod app_recognition;
 mod bench;
+pub mod connections;
 mod encrypt;
 mod end_to_end;
 mod firewall;
@@ -63,6 +64,8 @@ enum Verb {
     Replay(replay::Args),
     /// Packets through a system under test: loss and latency at a load, or the highest load without loss
     Trial(trial::Args),
+    /// Connections of a NAT or firewall (RFC 9693): how many, how fast they are made and torn down
+    Connections(connections::Args),
 }
 
 /// Runs the verb below.
@@ -79,5 +82,6 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Verb::Generate(args) => generate::run(args, globals),
         Verb::Replay(args) => replay::run(args, globals),
         Verb::Trial(args) => trial::run(args, globals),
+        Verb::Connections(args) => connections::run(args, globals),
     }
 }

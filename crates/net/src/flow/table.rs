@@ -22,10 +22,10 @@ pub enum TableError {
 
 /// Numbers that buckets hold.
 const FLOWS_MAX: usize = Bucket::NUMBERS_MAX;
-/// Packets that take each step together. Two groups have the steps between the two of one packet, which is as long as a line takes from the last cache; and a core keeps
-/// track of ten to sixteen lines at once.
+/// Packets that take each step together. Between two steps of a packet two other groups have theirs, about as long as a line takes from the last cache. A core keeps track of
+/// ten to sixteen lines at once.
 const GROUP: usize = 16;
-/// Groups under way, a power of two: hashed, looked up, counted.
+/// Groups in the ring: three under way, rounded up to a power of two.
 const GROUPS: usize = 4;
 /// Flows that end together.
 const BLOCK: usize = 16;

@@ -22,12 +22,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod envelope;
 mod icmp;
 mod ip;
 mod link;
 mod transport;
 mod tunnel;
 
+pub use envelope::Envelope;
 pub use icmp::Echo;
 pub use ip::{Ipv4, Ipv6};
 pub use link::{Ethernet, VlanTag};

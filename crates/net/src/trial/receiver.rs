@@ -5,6 +5,9 @@ use super::sender::Watcher;
 use super::{Account, Drops, FlowOrder, Latency, Order};
 use crate::traffic::{Read, STAMP_BYTES, Stamp, StampKey, Traffic};
 
+/// The reason of packets that arrived after the trial.
+pub(super) const LATE: &str = "late";
+
 /// What became of a packet that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
@@ -136,7 +139,7 @@ impl<'a, T: Traffic + ?Sized> Receiver<'a, T> {
     pub fn finish(mut self, drops: Drops) -> (Account, Latency, Order, Option<FlowOrder>) {
         self.account.drops = drops;
         if self.late > 0 {
-            let late = ("late".to_owned(), self.late);
+            let late = (LATE.to_owned(), self.late);
             self.account.drops.reasons.push(late);
         }
         let lost = self.account.offered.saturating_sub(self.account.delivered);

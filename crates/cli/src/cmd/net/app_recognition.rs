@@ -1,6 +1,7 @@
 //! `dpb net app-recognition`: packets hashed, compressed or sent back by what their flows are; on the host, or with a part of it on the side of a DPU. DPUBench's
 //! second end-to-end program.
 
+pub(super) mod operators;
 mod program;
 pub(super) mod right;
 mod show;
@@ -9,9 +10,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{ArgMatches, ValueEnum};
+use clap::ArgMatches;
 use dpb_core::measure::{Evidence, Outcome, Record};
-use dpb_core::{Backend, Executor, Material, OpSpec, ParameterValue};
+use dpb_core::{Backend, Executor, OpSpec};
 use dpb_net::flow::Timeouts;
 use dpb_net::programs::Engine;
 use dpb_net::programs::app_recognition::{Policy, RuleEngine, Settings};
@@ -32,6 +33,8 @@ use crate::report::published;
 use crate::task::{Cost, Parameter, Task, flags, recorded_by_name};
 use crate::{Globals, interrupt};
 
+use operators::{Compression, Specs};
+
 const PROGRAM: &str = "The program";
 
 /// The task: application recognition, on the host and on the side of a DPU.
@@ -49,13 +52,6 @@ pub const TASK: Task = Task {
     published: Some(published::app_recognition),
     server_end: None,
 };
-
-/// Rules where there is no file: names that a protocol without a reader says.
-pub(super) const RULES: &str = "1:/session ..(video|img)-[0-9]+\\.example\\.(com|net|org)/s\n\
-                     2:/session ..mail-[0-9]+\\.example\\.(com|net|org)/s\n\
-                     3:/session ..(www|cdn|api)-[0-9]+\\.example\\.(com|net|org)/s\n\
-                     4:/BitTorrent protocol/\n\
-                     5:/(user|login|password)[ =:]+[^\\s]{1,64}/i\n";
 
 /// What flows say where nothing else is asked for: today's mix, and some flows that only rules know.
 const PRIVATE_WEIGHT: f64 = 4.0;
@@ -106,12 +102,6 @@ pub struct Args {
     timeout: Duration,
     #[command(flatten)]
     runs: RunFlags,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Compression {
-    Deflate,
-    Lz4,
 }
 
 /// Where the program runs.
@@ -353,37 +343,16 @@ impl Args {
                 "{name} is a model, whose time is virtual; packets come by the clock of this machine"
             )));
         }
-        let rules = match &self.rules {
-            Some(path) => std::fs::read(path)
-                .map_err(|why| unsupported(format!("--rules {}: {why}", path.display())))?,
-            None => RULES.as_bytes().to_vec(),
-        };
-        let rules = ParameterValue::from(Material::public(rules));
-        let spec = |name: &str, values: &[(&str, ParameterValue)]| {
-            let spec = globals.operators.spec_from(name, values);
-            spec.map_err(|why| unsupported(why.to_string()))
-        };
-        let compress = match self.compression {
-            Compression::Deflate => {
-                let entry = globals.operators.find("deflate");
-                let entry =
-                    entry.ok_or_else(|| unsupported("there is no operator deflate".to_owned()))?;
-                entry.spec("").map_err(|why| unsupported(why.to_string()))?
-            }
-            Compression::Lz4 => spec("lz4", &[])?,
-        };
+        let specs = Specs::new(self.rules.as_deref(), self.compression, globals.operators);
+        let specs = specs.map_err(unsupported)?;
         let engine = |spec: &OpSpec| {
             let engine = Engine::new(Arc::clone(&backend), spec, program::DEPTH, program::BURST);
             engine.map_err(|why| unsupported(format!("{spec} on {name}: {why}")))
         };
-        let rules = spec(
-            "rxpmatch",
-            &[("rules", rules), ("unsupported", "refuse".into())],
-        )?;
-        let rules = RuleEngine::new(engine(&rules)?);
+        let rules = RuleEngine::new(engine(&specs.rules)?);
         Ok(Engines {
-            hash: engine(&spec("sha256", &[])?)?,
-            compress: engine(&compress)?,
+            hash: engine(&specs.hash)?,
+            compress: engine(&specs.compress)?,
             rules: rules.map_err(|why| unsupported(why.to_string()))?,
             compression: self.compression,
             evidence: properties.evidence,

@@ -6,10 +6,11 @@ mod system;
 
 use std::error::Error;
 
-use dpb_net::trial::{Outcome, Validity};
+use dpb_micro::Broken;
+use dpb_net::trial::{Outcome, TrialError, Validity};
 
 pub(super) use counted::{Counted, OfRuns, figure};
-pub(super) use searches::judge_searches;
+pub(super) use searches::{irregular, judge_searches, search_down, unstable};
 pub(super) use system::{Pinned, Place, cores, host, pin};
 
 /// The reason why a trial says nothing of its system, if it does not.
@@ -24,6 +25,21 @@ pub(super) fn invalid(outcome: &Outcome) -> Option<String> {
             Some("no packet was due; take a higher rate or longer trials".to_owned())
         }
         Validity::Valid => None,
+    }
+}
+
+/// What a trial's error makes of a test: what fails because of the machine or the load is not available, what does not add up is wrong.
+pub(super) fn broken(error: &TrialError) -> Broken {
+    let why = said(error);
+    match error {
+        TrialError::TooLong { .. }
+        | TrialError::Memory(_)
+        | TrialError::Traffic(_)
+        | TrialError::Duration(_)
+        | TrialError::Packets => Broken::Unsupported(why),
+        TrialError::Port { .. } | TrialError::System(_) | TrialError::Imbalance(_) => {
+            Broken::Wrong(why)
+        }
     }
 }
 

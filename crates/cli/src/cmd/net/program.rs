@@ -320,16 +320,17 @@ impl Program {
         self.recognitions().flat_map(Recognition::found).collect()
     }
 
-    /// Checks what its operators have given, as far as that was kept, by other code; says against what, if there was anything.
+    /// Checks that its operators have done what verdicts on packets say, but for so many packets `in_flight`, and what they have given, as far as that was kept, by other code; says against
+    /// what, if there was anything.
     ///
     /// # Errors
-    /// The first output that is wrong, as a sentence.
-    pub fn check(&self, globals: &Globals) -> Result<Option<String>, String> {
+    /// The first count or output that is wrong, as a sentence.
+    pub fn check(&self, in_flight: u64, globals: &Globals) -> Result<Option<String>, String> {
         let mut against = None;
         for recognition in self.recognitions() {
-            let compared = recognition.check(globals)?;
+            let compared = recognition.check(in_flight, globals)?;
             against = Some(format!(
-                "{compared} outputs of operators, by RustCrypto's SHA-256 and by the portable decoder"
+                "packets hashed and compressed, by their verdicts; {compared} outputs of operators, by RustCrypto's SHA-256 and by the portable decoder"
             ));
         }
         Ok(against)

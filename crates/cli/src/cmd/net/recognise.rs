@@ -11,7 +11,7 @@ use crate::exit::Failure;
 
 const HELP: &str = "Flows are recognised by what they say, and packets go from a port to the next, after the last to the first, as they came: their hashes and what compressing their payloads gives are counted, and \
     put into no packet, so that whoever talks through the program hears what was said. The account has the flows by application and by server's name, packets and bytes that were hashed and compressed, and packets that were sent \
-    back. At the end one output in 61 of the operators is checked.\n\
+    back. At the end packets that were hashed and compressed are compared with those whose verdict says so, and one output in 61 of the operators is checked.\n\
     A policy has lines KIND=ACTION. A kind is a protocol (tls, quic, http, dns, …), an application (youtube, …), rule, undecided or other; an action is\n  \
     pass      the packet goes on, and nothing else\n  \
     hash      the whole frame is hashed (sha256), and goes on\n  \

@@ -51,15 +51,22 @@ pub(super) struct TrafficFlags {
     /// What flows say: none, today (a mix of TLS, QUIC, HTTP, DNS and others), or applications with weights: tls-1.3=2,dns
     #[arg(long, value_name = "NAMES", help_heading = TRAFFIC, default_value = "none")]
     application: Said,
-    /// The version of IP; both: half of the flows each
-    #[arg(long, help_heading = TRAFFIC, value_enum, default_value = "ipv4")]
-    family: FamilyName,
     /// The protocol above IP, where flows say nothing; both: half of the flows each
     #[arg(long, help_heading = TRAFFIC, value_enum, default_value = "udp")]
     transport: TransportName,
     /// The part of the packets that go from server to client: 0.5, 50%
     #[arg(long, value_name = "SHARE", help_heading = TRAFFIC, value_parser = args::share, default_value = "0")]
     replies: f64,
+    #[command(flatten)]
+    ends: EndsFlags,
+}
+
+/// The ends of flows.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct EndsFlags {
+    /// The version of IP; both: half of the flows each
+    #[arg(long, help_heading = TRAFFIC, value_enum, default_value = "ipv4")]
+    family: FamilyName,
     /// Clients' IPv4 addresses, as a network: those that begin flows
     #[arg(long, value_name = "TEXT", help_heading = TRAFFIC, default_value = "10.0.0.0/16")]
     clients: Network,
@@ -186,36 +193,18 @@ impl TrafficFlags {
     /// The profile of a combination.
     pub(super) fn profile(&self, seed: u64, chosen: Chosen<'_>) -> Profile {
         Profile {
-            sizes: chosen.size.sizes.clone(),
             flows: Flows {
                 lengths: self.lengths.1.clone(),
                 ..Flows::endless(chosen.flows)
-            },
-            addresses: Addresses {
-                clients_v4: self.clients.first,
-                servers_v4: self.servers.first,
-                clients_v6: self.clients_ipv6.to_bits(),
-                servers_v6: self.servers_ipv6.to_bits(),
-                client_bits: self.clients.bits,
-                server_bits: self.servers.bits,
             },
             tcp_share: match self.transport {
                 TransportName::Udp => 0.0,
                 TransportName::Tcp => 1.0,
                 TransportName::Both => 0.5,
             },
-            ipv6_share: match self.family {
-                FamilyName::Ipv4 => 0.0,
-                FamilyName::Ipv6 => 1.0,
-                FamilyName::Both => 0.5,
-            },
             reply_share: self.replies,
-            link: Link {
-                macs: [self.client_mac.0, self.server_mac.0],
-                vlan: self.vlan,
-            },
             applications: self.application.1.clone(),
-            ..Profile::new(seed)
+            ..self.ends.profile(seed, chosen.size)
         }
     }
 
@@ -224,29 +213,53 @@ impl TrafficFlags {
     /// # Errors
     /// Wrong usage: there is no such traffic.
     pub(super) fn generator(&self, seed: u64, chosen: Chosen<'_>) -> Result<Generator, Failure> {
-        let why = |error| match error {
-            TrafficError::TooShort { kind, needed, .. } => format!(
-                "--size {}: headers and stamp of {kind} take {} bytes with the check sequence; take longer frames, or of a mix its form \
-                 with the shortest length, as imix-csit-from-{1}",
-                chosen.size,
-                needed + FCS_BYTES
-            ),
-            TrafficError::Size(bytes) => wrong_length(bytes),
-            error => error.to_string(),
-        };
-        Generator::new(&self.profile(seed, chosen)).map_err(|error| Failure::usage(why(error)))
+        let generator = Generator::new(&self.profile(seed, chosen));
+        generator.map_err(|error| chosen.size.refused(error))
     }
 
     /// The record with the parameters of a combination.
     pub(super) fn note(&self, record: Record, chosen: Chosen<'_>) -> Record {
-        let mut record = record
+        let record = record
             .with("size", chosen.size.value())
             .with("flows", chosen.flows)
             .with("lengths", self.lengths.0.as_str())
             .with("application", self.application.0.as_str())
-            .with("family", word(self.family))
             .with("transport", word(self.transport))
-            .with("replies", self.replies)
+            .with("replies", self.replies);
+        self.ends.note(record)
+    }
+}
+
+impl EndsFlags {
+    /// A profile of flows with these ends, in frames of this length.
+    pub(super) fn profile(&self, seed: u64, size: &Size) -> Profile {
+        Profile {
+            sizes: size.sizes.clone(),
+            addresses: Addresses {
+                clients_v4: self.clients.first,
+                servers_v4: self.servers.first,
+                clients_v6: self.clients_ipv6.to_bits(),
+                servers_v6: self.servers_ipv6.to_bits(),
+                client_bits: self.clients.bits,
+                server_bits: self.servers.bits,
+            },
+            ipv6_share: match self.family {
+                FamilyName::Ipv4 => 0.0,
+                FamilyName::Ipv6 => 1.0,
+                FamilyName::Both => 0.5,
+            },
+            link: Link {
+                macs: [self.client_mac.0, self.server_mac.0],
+                vlan: self.vlan,
+            },
+            ..Profile::new(seed)
+        }
+    }
+
+    /// The record with the parameters of the ends.
+    pub(super) fn note(&self, record: Record) -> Record {
+        let mut record = record
+            .with("family", word(self.family))
             .with("clients", self.clients.to_string())
             .with("servers", self.servers.to_string())
             .with("clients_ipv6", self.clients_ipv6.to_string())
@@ -329,6 +342,19 @@ impl Size {
             Ok(bytes) => bytes.into(),
             Err(_) => self.name.as_str().into(),
         }
+    }
+
+    /// The failure of a command line that asks for traffic in frames of this length, and there is none.
+    pub(super) fn refused(&self, error: TrafficError) -> Failure {
+        Failure::usage(match error {
+            TrafficError::TooShort { kind, needed, .. } => format!(
+                "--size {self}: headers and stamp of {kind} take {} bytes with the check sequence; take longer frames, or of a mix its form \
+                 with the shortest length, as imix-csit-from-{0}",
+                needed + FCS_BYTES
+            ),
+            TrafficError::Size(bytes) => wrong_length(bytes),
+            error => error.to_string(),
+        })
     }
 
     fn fixed(bytes: u64) -> Result<Self, String> {

@@ -1,8 +1,8 @@
 //! `dpb net trial`: a load is offered to a system, and every packet is accounted for; or the highest load is searched that it bears.
 
-mod goals;
+pub(super) mod goals;
 mod measure;
-mod system;
+pub(super) mod system;
 mod table;
 
 use std::time::Duration;

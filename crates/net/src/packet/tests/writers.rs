@@ -7,7 +7,7 @@ use super::frames::{
     V4, V6, before, echo, ethernet, gre, ipv4_frame, ipv6_frame, tag, tcp, udp, v4, v6,
 };
 use crate::flow::Flags;
-use crate::packet::write::{Ethernet, Gre, Ipv4, Ipv6, Tcp, Udp, Unwritable};
+use crate::packet::write::{Envelope, Ethernet, Gre, Ipv4, Ipv6, Tcp, Udp, Unwritable};
 use crate::packet::{Ends, Frame, Sum, ether_type, protocol};
 
 /// Checks every checksum, computed anew by another implementation.
@@ -233,4 +233,34 @@ fn what_does_not_fit_is_not_written() {
         Err(Unwritable::Options(3))
     );
     assert!(!Unwritable::Options(3).to_string().is_empty());
+}
+
+/// All headers in front of a datagram are those that are put one by one.
+#[test]
+fn an_envelope_is_its_headers() {
+    for ends in [Ends::V4([1, 2]), Ends::V6([3, 4])] {
+        for vlan in [None, Some(0x2005)] {
+            let envelope = Envelope {
+                macs: [[2; 6], [4; 6]],
+                tag: vlan,
+                ends,
+                protocol: protocol::UDP,
+            };
+            let mut frame = vec![0; envelope.bytes() + Udp::BYTES + 5];
+            let datagram = envelope.put(&mut frame).expect("room");
+            assert_eq!(datagram.len(), Udp::BYTES + 5);
+            Udp::new([7, 9]).put(datagram, ends).expect("room");
+            assert!(has_right_checksums(&frame));
+            let read = Frame::read(&frame).expect("a frame");
+            assert_eq!(read.ends(), Some(ends));
+            assert_eq!(read.link_addresses(), Some([[2; 6], [4; 6]]));
+            assert_eq!(
+                (read.ports(), read.tags().len()),
+                (Some([7, 9]), usize::from(vlan.is_some()))
+            );
+            assert!(read.tags().iter().all(|tag| Some(tag.control) == vlan));
+            let short = envelope.bytes() - 1;
+            assert!(envelope.put(&mut frame[..short]).is_err());
+        }
+    }
 }

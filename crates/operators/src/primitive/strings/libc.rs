@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int};
 // SAFETY: as ISO C and POSIX declare them; `size_t` is `usize` on every target of Rust's standard library.
 unsafe extern "C" {
     fn strcmp(first: *const c_char, second: *const c_char) -> c_int;
-    pub(super) fn stpcpy(to: *mut c_char, from: *const c_char) -> *mut c_char;
+    fn stpcpy(to: *mut c_char, from: *const c_char) -> *mut c_char;
     fn strncmp(first: *const c_char, second: *const c_char, bytes_max: usize) -> c_int;
     fn strnlen(string: *const c_char, bytes_max: usize) -> usize;
 }

@@ -7,9 +7,7 @@ use dpb_core::measure::Record;
 use dpb_core::{Clock, PacketPort, SetupError, WallClock};
 use dpb_net::pipeline::{Line, Make, Remote, Ring, Shard, Stage, Station, WhenFull, Work, ring};
 use dpb_net::port::{End, pair_of};
-use dpb_net::programs::app_recognition::{
-    self, Action, Counts, Log, Recognise, Results, Settings, Totals,
-};
+use dpb_net::programs::app_recognition::{self, Counts, Log, Recognise, Results, Settings, Totals};
 use dpb_net::programs::forward::{Addresses, bridge};
 use dpb_net::traffic::{Replay, Schedule};
 use dpb_net::trial::{Plan, Pool};
@@ -174,7 +172,8 @@ pub(super) fn measure(
         }
     }
     let totals = shared.totals();
-    check(&shared, &totals)?;
+    let (hashed, compressed) = (shared.hashed.read(), shared.compressed.read());
+    right::carried_out(&[totals], &hashed, &compressed, 0)?;
     let compared = right::samples(
         &shared.hashed,
         &shared.compressed,
@@ -229,20 +228,6 @@ fn sides(
             ]
         }
     }))
-}
-
-/// Checks that each packet has an action, and that each action was carried out.
-fn check(shared: &Shared, totals: &Totals) -> Result<(), String> {
-    let [hashed, compressed] = [&shared.hashed, &shared.compressed].map(|results| results.read());
-    let acted: u64 = totals.actions.iter().sum();
-    let of = |action: Action| totals.actions[action as usize];
-    let is_right = acted + totals.refused == totals.packets
-        && hashed.items == of(Action::Hash)
-        && compressed.items == totals.to_compress
-        && hashed.failed + compressed.failed + totals.rule_failed == 0;
-    is_right.then_some(()).ok_or_else(|| {
-        format!("actions and packets do not add up: {totals:?}, hashed {hashed:?}, compressed {compressed:?}")
-    })
 }
 
 /// True if no packet was lost but those that the policy drops.

@@ -6,12 +6,15 @@ use std::net::IpAddr;
 use dpb_core::measure::Record;
 use dpb_core::{Buf, OpSpec, Span, Stage};
 use dpb_net::packet::{Frame, protocol};
-use dpb_net::programs::app_recognition::{Decided, Log, Results, Sample, is_sha256};
+use dpb_net::programs::app_recognition::{
+    Action, Decided, Log, Outputs, Results, Sample, Totals, is_sha256,
+};
 use dpb_net::recognition::{Evidence, Protocol};
 use dpb_net::traffic::application::Application;
 use dpb_net::traffic::{Generator, StampKey, Traffic};
 
-use super::{Compression, Offered};
+use super::Offered;
+use super::operators::Compression;
 use crate::Globals;
 
 /// One result of an operator in so many is kept to be checked at the end, and so many at most.
@@ -206,6 +209,44 @@ fn key_of(frame: &[u8]) -> Option<Key> {
     Some((ends, frame.protocol() == Some(protocol::TCP)))
 }
 
+/// Checks that each packet has an action, and that each action was carried out. `in_flight` packets may lack theirs, as they were on their way when the program ended.
+///
+/// # Errors
+/// The counts that do not add up, as a sentence.
+pub(in crate::cmd::net) fn carried_out(
+    shards: &[Totals],
+    hashed: &Outputs,
+    compressed: &Outputs,
+    in_flight: u64,
+) -> Result<(), String> {
+    let sum = |of: fn(&Totals) -> u64| shards.iter().map(of).sum::<u64>();
+    let (packets, refused) = (sum(|totals| totals.packets), sum(|totals| totals.refused));
+    let acted = sum(|totals| totals.actions.iter().sum());
+    let to_hash = sum(|totals| totals.of(Action::Hash));
+    let to_compress = sum(|totals| totals.to_compress);
+    let lacking = [
+        packets.checked_sub(acted + refused),
+        to_hash.checked_sub(hashed.items + hashed.failed),
+        to_compress.checked_sub(compressed.items + compressed.failed),
+    ];
+    // Where more was done than was to do, nothing adds up.
+    let lacking: Option<u64> = lacking.into_iter().sum();
+    if lacking.is_none_or(|lacking| lacking > in_flight) {
+        return Err(format!(
+            "actions and packets do not add up: of {packets} packets {refused} were refused and {acted} have an action; {} were hashed of {to_hash}, {} compressed of {to_compress}, with {in_flight} packets in flight",
+            hashed.items, compressed.items
+        ));
+    }
+    let rule_failed = sum(|totals| totals.rule_failed);
+    match hashed.failed + compressed.failed + rule_failed {
+        0 => Ok(()),
+        _ => Err(format!(
+            "operators failed: {} times to hash, {} times to compress, {rule_failed} times to match rules",
+            hashed.failed, compressed.failed
+        )),
+    }
+}
+
 /// Checks the outputs that were kept; says how many.
 ///
 /// # Errors
@@ -268,4 +309,56 @@ fn decoded(sample: &Sample, spec: &OpSpec, globals: &Globals) -> Result<Vec<u8>,
         .get(0)
         .map(<[u8]>::to_vec)
         .map_err(|why| why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two shards with ten packets each, of which one is refused: three to hash, four to compress, one of these without a payload.
+    fn shards() -> [Totals; 2] {
+        let mut totals = Totals {
+            packets: 10,
+            refused: 1,
+            to_compress: 3,
+            ..Totals::default()
+        };
+        totals.actions[Action::Hash as usize] = 3;
+        totals.actions[Action::Compress as usize] = 4;
+        totals.actions[Action::Pass as usize] = 2;
+        [totals; 2]
+    }
+
+    fn items(items: u64) -> Outputs {
+        Outputs {
+            items,
+            ..Outputs::default()
+        }
+    }
+
+    #[test]
+    fn each_action_is_carried_out() {
+        let said = |hashed: &Outputs, compressed: &Outputs, in_flight| {
+            carried_out(&shards(), hashed, compressed, in_flight)
+        };
+        assert_eq!(said(&items(6), &items(6), 0), Ok(()));
+        for (hashed, compressed) in [(5, 6), (6, 5), (7, 6), (6, 7)] {
+            let why = said(&items(hashed), &items(compressed), 0).expect_err("one is wrong");
+            assert!(why.contains("do not add up"), "{why}");
+        }
+        // What is on its way may lack its action, and nobody may have done too much.
+        assert_eq!(said(&items(5), &items(5), 2), Ok(()));
+        assert!(said(&items(5), &items(5), 1).is_err());
+        assert!(said(&items(7), &items(5), 2).is_err());
+        let failed = Outputs {
+            failed: 1,
+            ..items(5)
+        };
+        let why = said(&failed, &items(6), 0).expect_err("a job failed");
+        assert!(why.contains("1 times to hash"), "{why}");
+        let mut lost = shards();
+        lost[1].packets += 1;
+        assert!(carried_out(&lost, &items(6), &items(6), 0).is_err());
+        assert_eq!(carried_out(&lost, &items(6), &items(6), 1), Ok(()));
+    }
 }

@@ -9,7 +9,7 @@ use dpb_net::programs::esp::Tunnel;
 
 use super::backends::{Backends, USUAL};
 use crate::args;
-use crate::cmd::net::app_recognition::Compression;
+use crate::cmd::net::app_recognition::operators::Compression;
 
 const PROGRAM: &str = "The program";
 

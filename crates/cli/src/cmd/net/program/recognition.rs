@@ -1,10 +1,9 @@
 //! Application recognition as a program: [`Recognition`].
 
-use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dpb_core::measure::Value;
-use dpb_core::{Clock, Material, ParameterValue, SetupError};
+use dpb_core::{Clock, SetupError};
 use dpb_net::flow::Timeouts;
 use dpb_net::pipeline::Stage;
 use dpb_net::programs::Engine;
@@ -15,8 +14,8 @@ use dpb_net::recognition::{self, Applications};
 
 use super::maker::Maker;
 use crate::Globals;
+use crate::cmd::net::app_recognition::operators::{Compression, Specs};
 use crate::cmd::net::app_recognition::right::{self, EVERY, SAMPLES_MAX};
-use crate::cmd::net::app_recognition::{Compression, RULES};
 use crate::cmd::net::traffic::word;
 use crate::exit::Failure;
 
@@ -54,35 +53,18 @@ impl Maker<'_> {
         let policy = Policy::read(&flags.policy, &applications);
         let policy =
             policy.map_err(|why| Failure::usage(format!("--policy {}: {why}", flags.policy)))?;
-        let rules = match &flags.rules {
-            Some(path) => fs::read(path)
-                .map_err(|why| Failure::usage(format!("--rules {}: {why}", path.display())))?,
-            None => RULES.as_bytes().to_vec(),
-        };
-        let rules = ParameterValue::from(Material::public(rules));
-        let spec = |name: &str, values: &[(&str, ParameterValue)]| {
-            let spec = globals.operators.spec_from(name, values);
-            spec.map_err(|why| Failure::usage(format!("{name}: {why}")))
-        };
-        let hash = spec("sha256", &[])?;
-        let rules = spec(
-            "rxpmatch",
-            &[("rules", rules), ("unsupported", "refuse".into())],
-        )?;
-        let compression = word(flags.compression);
-        let compress = globals.operators.find(&compression);
-        let compress = compress.expect("dpb has both").spec("");
-        let compress = compress.map_err(|why| Failure::usage(format!("{compression}: {why}")))?;
+        let specs = Specs::new(flags.rules.as_deref(), flags.compression, globals.operators);
+        let specs = specs.map_err(Failure::usage)?;
         self.parameters.extend([
             ("policy", Value::from(flags.policy.as_str())),
-            ("compression", compression.into()),
+            ("compression", word(flags.compression).into()),
             ("flows", self.flags.flows.flows.into()),
         ]);
         if let Some(path) = &flags.rules {
             self.parameters
                 .push(("rules", path.display().to_string().into()));
         }
-        let rules = RuleEngine::new(self.engine(&rules)?);
+        let rules = RuleEngine::new(self.engine(&specs.rules)?);
         Ok(Recognition {
             settings: Settings {
                 flows: self.flags.flows.flows as usize,
@@ -96,8 +78,8 @@ impl Maker<'_> {
                 applications,
             },
             rules: rules.map_err(|why| Failure::unavailable(why.to_string()))?,
-            hash: self.engine(&hash)?,
-            compress: self.engine(&compress)?,
+            hash: self.engine(&specs.hash)?,
+            compress: self.engine(&specs.compress)?,
             compression: flags.compression,
             payload_bytes_max: self.mtu.into(),
             hashed: Arc::new(Results::new(EVERY, SAMPLES_MAX)),
@@ -181,17 +163,13 @@ impl Recognition {
         found.collect()
     }
 
-    /// Checks that each packet has an action, and the outputs that were kept; says how many of these.
-    pub(super) fn check(&self, globals: &Globals) -> Result<usize, String> {
-        let totals = self.totals();
-        let sum = |of: fn(&Totals) -> u64| totals.iter().map(of).sum::<u64>();
-        let (packets, refused) = (sum(|totals| totals.packets), sum(|totals| totals.refused));
-        let acted = sum(|totals| totals.actions.iter().sum());
-        if acted + refused != packets {
-            return Err(format!(
-                "of {packets} packets {refused} were refused and {acted} have an action"
-            ));
-        }
+    /// Checks that each packet has an action which was carried out, but for so many `in_flight`, and the outputs that were kept; says how many of these.
+    ///
+    /// # Errors
+    /// The first that is wrong, as a sentence.
+    pub(super) fn check(&self, in_flight: u64, globals: &Globals) -> Result<usize, String> {
+        let [hashed, compressed] = [&self.hashed, &self.compressed].map(|results| results.read());
+        right::carried_out(&self.totals(), &hashed, &compressed, in_flight)?;
         right::samples(&self.hashed, &self.compressed, self.compression, globals)
     }
 }

@@ -167,7 +167,8 @@ pub(super) fn record(
     if ended.is_interrupted {
         record.outcome = Outcome::Interrupted;
     }
-    match sums.check(ended).and_then(|()| program.check(globals)) {
+    let checked = sums.check(ended);
+    match checked.and_then(|()| program.check(sums.in_flight, globals)) {
         Ok(outputs) => {
             let sums_of = "received = sent + dropped + in flight, in each loop and at the ports";
             record.check = Some(Check {

@@ -14,19 +14,19 @@ const SEARCH: &str = "The search";
 
 /// Flags that say what is searched for.
 #[derive(Debug, clap::Args)]
-pub(super) struct SearchFlags {
+pub(in crate::cmd::net) struct SearchFlags {
     /// Search for the highest rate that upholds a goal (MLRsearch, RFC 9971); several goals share their trials
     #[arg(long, help_heading = SEARCH, value_enum, value_delimiter = ',')]
-    pub(super) search: Vec<GoalName>,
+    pub(in crate::cmd::net) search: Vec<GoalName>,
     /// The lowest rate that is tried, in the unit of --rate
     #[arg(long, value_name = "RATE", help_heading = SEARCH, value_parser = args::rate, default_value = "1k")]
-    pub(super) rate_min: f64,
+    pub(in crate::cmd::net) rate_min: f64,
     /// The highest rate that is tried; half of it, and so on, where the generator is late
     #[arg(long, value_name = "RATE", help_heading = SEARCH, value_parser = args::rate, default_value = "10M")]
-    pub(super) rate_max: f64,
+    pub(in crate::cmd::net) rate_max: f64,
     /// Searches, one after another: how well the rate is found again
     #[arg(long, value_name = "COUNT", help_heading = SEARCH, value_parser = args::count, default_value = "1")]
-    pub(super) searches: u64,
+    pub(in crate::cmd::net) searches: u64,
     /// A search ends with what it has after trials of so long together
     #[arg(long, value_name = "TIME", help_heading = SEARCH, value_parser = args::duration, default_value = "1h")]
     search_time: Duration,
@@ -46,7 +46,7 @@ pub(super) struct SearchFlags {
 
 /// A goal, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum GoalName {
+pub(in crate::cmd::net) enum GoalName {
     /// No loss in half of the trials of a second, 21 s of them
     Ndr,
     /// The same with a loss of up to 0.5 %
@@ -62,7 +62,31 @@ impl SearchFlags {
     ///
     /// # Errors
     /// Wrong usage: a goal is none, or the limits are.
-    pub(super) fn goals(&self) -> Result<Vec<Goal>, Failure> {
+    pub(in crate::cmd::net) fn goals(&self) -> Result<Vec<Goal>, Failure> {
+        let named = self.named(&self.search)?;
+        Ok(named.into_iter().map(|(_, goal)| goal).collect())
+    }
+
+    /// The goals with their names; this one where none is asked for.
+    ///
+    /// # Errors
+    /// As [`Self::goals`].
+    pub(in crate::cmd::net) fn goals_or(
+        &self,
+        usual: GoalName,
+    ) -> Result<Vec<(GoalName, Goal)>, Failure> {
+        match self.search.is_empty() {
+            true => self.named(&[usual]),
+            false => self.named(&self.search),
+        }
+    }
+
+    /// The distance of the bounds, if one is asked for.
+    pub(in crate::cmd::net) fn width(&self) -> Option<f64> {
+        self.goal_width
+    }
+
+    fn named(&self, names: &[GoalName]) -> Result<Vec<(GoalName, Goal)>, Failure> {
         let seconds = |time: Option<Duration>, of_goal| time.map_or(of_goal, |t| t.as_secs_f64());
         let goal = |name: &GoalName| {
             let goal = name.goal();
@@ -76,8 +100,8 @@ impl SearchFlags {
                 ..goal
             }
         };
-        let goals: Vec<Goal> = self.search.iter().map(goal).collect();
-        for (name, goal) in self.search.iter().zip(&goals) {
+        let goals: Vec<(GoalName, Goal)> = names.iter().map(|name| (*name, goal(name))).collect();
+        for (name, goal) in &goals {
             goal.check()
                 .map_err(|why| Failure::usage(format!("--search {}: {why}", word(*name))))?;
         }
@@ -91,7 +115,7 @@ impl SearchFlags {
     }
 
     /// The limits, with these loads in packets a second.
-    pub(super) fn settings(&self, load_min: f64, load_max: f64) -> Settings {
+    pub(in crate::cmd::net) fn settings(&self, load_min: f64, load_max: f64) -> Settings {
         Settings {
             duration_max_s: self.search_time.as_secs_f64(),
             ..Settings::between(load_min, load_max)
@@ -99,16 +123,20 @@ impl SearchFlags {
     }
 
     /// The time of all searches of a test, roughly: bounds are a few loads, and each takes the sum of a goal.
-    pub(super) fn time(&self) -> Duration {
-        let goals = self.goals().unwrap_or_default();
-        let sums = goals.iter().map(|goal| goal.duration_sum_s);
+    pub(in crate::cmd::net) fn time(&self) -> Duration {
+        self.time_of(&self.named(&self.search).unwrap_or_default())
+    }
+
+    /// The same for these goals.
+    pub(in crate::cmd::net) fn time_of(&self, goals: &[(GoalName, Goal)]) -> Duration {
+        let sums = goals.iter().map(|(_, goal)| goal.duration_sum_s);
         // Of NDR and PDR together an ideal system takes 36 s, less than both sums.
         let once_s = (2.0 * sums.sum::<f64>()).min(self.search_time.as_secs_f64());
         Duration::from_secs_f64(once_s * self.searches as f64)
     }
 
     /// The record with what the goal asks for.
-    pub(super) fn note(&self, record: Record, name: GoalName, goal: &Goal) -> Record {
+    pub(in crate::cmd::net) fn note(&self, record: Record, name: GoalName, goal: &Goal) -> Record {
         record
             .with("search", word(name))
             .with("goal_loss", goal.loss_ratio)

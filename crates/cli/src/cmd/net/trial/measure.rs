@@ -4,7 +4,7 @@ mod search;
 
 use std::sync::Arc;
 
-use dpb_core::measure::{Outcome as Ended, Record, Stability, Watch};
+use dpb_core::measure::{Outcome as Ended, Record, Watch};
 use dpb_core::{Clock, WallClock};
 use dpb_micro::Broken;
 use dpb_net::traffic::Generator;
@@ -34,7 +34,8 @@ pub(super) fn records(
     let clock: Arc<dyn Clock> = Arc::new(WallClock::default());
     let generator = args.traffic.generator(args.runs.seed, test.chosen)?;
     let cores = bench::cores(args.runs.pins(), 1 + test.system.threads());
-    let bench = test.system.open(
+    let mut bench = test.system.open(
+        &clock,
         &clock,
         cores.get(1..).unwrap_or_default(),
         args.runs.seed,
@@ -44,7 +45,6 @@ pub(super) fn records(
     let _pinned = pinned.map_err(Failure::unavailable)?;
     let mut blank = bench.note(args.record(test));
     blank.provenance.pinned = cores;
-    let mut bench = Watched::new(bench);
     let mut runner = Runner {
         args,
         test,
@@ -58,62 +58,32 @@ pub(super) fn records(
         flow_order: args.flow_order,
         ..Plan::new(runner.schedule(1.0), 1, args.runs.seed)
     };
-    let trials = bench.trials(plan, &generator, &*clock);
+    let trials = trials(&mut bench, plan, &generator, &*clock);
     let mut records = match test.work {
         Work::Rate(rate) => vec![runner.at_rate(blank.with("rate", rate), rate, trials)],
         Work::Search(_) => runner.searched(&blank, trials),
     };
     for record in &mut records {
-        bench.note(record);
+        bench.note_counts(record);
     }
     Ok(records)
-}
-
-/// Ports whose own losses are looked at.
-struct Watched {
-    bench: Bench,
-    before: [dpb_core::port::PortStats; 2],
 }
 
 type OfBench<'t, 'b> =
     Trials<'t, 'b, Generator, dyn dpb_core::PacketPort, dyn dpb_core::PacketPort>;
 
-impl Watched {
-    fn new(mut bench: Bench) -> Self {
-        let before = [bench.from.stats(), bench.to.stats()];
-        Self { bench, before }
-    }
-
-    fn trials<'t, 'b>(
-        &'b mut self,
-        plan: Plan,
-        generator: &'t Generator,
-        clock: &'t dyn Clock,
-    ) -> OfBench<'t, 'b> {
-        let between = Between {
-            from: &mut *self.bench.from,
-            to: &mut *self.bench.to,
-            system: &mut *self.bench.system,
-        };
-        Trials::new(plan, generator, clock, between)
-    }
-
-    /// Adds what ports say that they lost themselves, trials to warm up included.
-    fn note(&mut self, record: &mut Record) {
-        let now = [self.bench.from.stats(), self.bench.to.stats()];
-        let [from, to] = std::array::from_fn(|i| now[i].since(&self.before[i]));
-        for (name, lost) in [
-            ("from_port_lost", from.send_lost.total()),
-            ("to_port_lost", to.receive_lost.total()),
-        ] {
-            if lost > 0 {
-                record.counts.insert(name.to_owned(), lost);
-            }
-        }
-        for (name, count) in self.bench.counts() {
-            record.counts.insert(name.to_owned(), count);
-        }
-    }
+fn trials<'t, 'b>(
+    bench: &'b mut Bench,
+    plan: Plan,
+    generator: &'t Generator,
+    clock: &'t dyn Clock,
+) -> OfBench<'t, 'b> {
+    let between = Between {
+        from: &mut *bench.from,
+        to: &mut *bench.to,
+        system: &mut *bench.system,
+    };
+    Trials::new(plan, generator, clock, between)
 }
 
 /// Why trials ended.
@@ -135,17 +105,7 @@ impl Stop {
         let Self::Trial(error) = self else {
             return Broken::Unsupported("interrupted".to_owned());
         };
-        let why = bench::said(error);
-        match error {
-            TrialError::TooLong { .. }
-            | TrialError::Memory(_)
-            | TrialError::Traffic(_)
-            | TrialError::Duration(_)
-            | TrialError::Packets => Broken::Unsupported(why),
-            TrialError::Port { .. } | TrialError::System(_) | TrialError::Imbalance(_) => {
-                Broken::Wrong(why)
-            }
-        }
+        bench::broken(error)
     }
 }
 
@@ -235,18 +195,7 @@ impl Runner<'_> {
                 self.counted.invalid,
                 self.counted.why_invalid()
             );
-            unstable(record, why);
+            bench::unstable(record, why);
         }
-    }
-}
-
-/// Adds a reason why a record's numbers are not to be trusted.
-fn unstable(record: &mut Record, why: String) {
-    if let Some(Stability {
-        stable, reasons, ..
-    }) = &mut record.stability
-    {
-        *stable = false;
-        reasons.push(why);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use dpb_core::measure::Record;
+use dpb_core::port::PortStats;
 use dpb_core::{Clock, Evidence, PacketPort};
 use dpb_net::pipeline::WhenFull;
 use dpb_net::port::pair_of;
@@ -31,7 +32,7 @@ const DEPTH: usize = 8;
 
 /// Flags that say what is under test.
 #[derive(Debug, clap::Args)]
-pub(super) struct SystemFlags {
+pub(in crate::cmd::net) struct SystemFlags {
     /// A program of dpb between two ports in memory: bridge, forward, nat44, encrypt, decrypt, firewall; or several one behind another,
     /// as encrypt,decrypt (what is encrypted alone nobody recognises)
     #[arg(long, value_name = "NAMES", help_heading = SYSTEM, default_value = "bridge")]
@@ -80,7 +81,7 @@ struct Faults {
 
 /// One system to be tested.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Choice<'a> {
+pub(in crate::cmd::net) enum Choice<'a> {
     /// A program in memory.
     Program {
         flags: &'a SystemFlags,
@@ -95,19 +96,37 @@ pub(super) enum Choice<'a> {
 }
 
 /// Two ports and what lies between them, ready for trials.
-pub(super) struct Bench {
-    pub(super) from: Box<dyn PacketPort>,
-    pub(super) to: Box<dyn PacketPort>,
-    pub(super) system: Box<dyn SystemUnderTest>,
+pub(in crate::cmd::net) struct Bench {
+    pub(in crate::cmd::net) from: Box<dyn PacketPort>,
+    pub(in crate::cmd::net) to: Box<dyn PacketPort>,
+    pub(in crate::cmd::net) system: Box<dyn SystemUnderTest>,
     /// The program, if it is one of dpb's.
     program: Option<Program>,
     /// The wire with planted faults, if there is one.
     wire: Option<Wire>,
+    /// What both ports had counted at the start.
+    before: [PortStats; 2],
 }
 
 impl Bench {
+    fn new(
+        mut from: Box<dyn PacketPort>,
+        mut to: Box<dyn PacketPort>,
+        system: Box<dyn SystemUnderTest>,
+    ) -> Self {
+        let before = [from.stats(), to.stats()];
+        Self {
+            from,
+            to,
+            system,
+            program: None,
+            wire: None,
+            before,
+        }
+    }
+
     /// The record with the program's parameters and backends, and what its figures rest on.
-    pub(super) fn note(&self, record: Record) -> Record {
+    pub(in crate::cmd::net) fn note(&self, record: Record) -> Record {
         let Some(program) = &self.program else {
             return record;
         };
@@ -122,8 +141,24 @@ impl Bench {
         record
     }
 
-    /// Counts of the program beside those of packets, and the faults that were planted: of all trials, that to warm up included.
-    pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
+    /// Adds what ports say that they lost themselves, counts of the program beside those of packets, and the faults that were planted: of all trials, that to warm up included.
+    pub(in crate::cmd::net) fn note_counts(&mut self, record: &mut Record) {
+        let now = [self.from.stats(), self.to.stats()];
+        let [from, to] = std::array::from_fn(|i| now[i].since(&self.before[i]));
+        for (name, lost) in [
+            ("from_port_lost", from.send_lost.total()),
+            ("to_port_lost", to.receive_lost.total()),
+        ] {
+            if lost > 0 {
+                record.counts.insert(name.to_owned(), lost);
+            }
+        }
+        for (name, count) in self.counts() {
+            record.counts.insert(name.to_owned(), count);
+        }
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
         let mut counts = self.program.as_ref().map_or_else(Vec::new, Program::counts);
         if let Some(wire) = &self.wire {
             let [there, _] = wire.planted();
@@ -139,6 +174,21 @@ impl Bench {
 }
 
 impl SystemFlags {
+    /// True if something else than a program of dpb is under test.
+    pub(in crate::cmd::net) fn is_elsewhere(&self) -> bool {
+        self.from.is_some()
+    }
+
+    /// True if this is one of the programs.
+    pub(in crate::cmd::net) fn has(&self, name: ProgramName) -> bool {
+        self.program.0.contains(&name)
+    }
+
+    /// True if a firewall has rules.
+    pub(in crate::cmd::net) fn has_rules(&self) -> bool {
+        self.firewall.rules.is_some()
+    }
+
     /// The program, for so many threads.
     fn program(
         &self,
@@ -169,7 +219,7 @@ impl SystemFlags {
     }
 
     /// Each system that is asked for. On the trial's thread there is one, whatever the threads.
-    pub(super) fn each(&self) -> Vec<Choice<'_>> {
+    pub(in crate::cmd::net) fn each(&self) -> Vec<Choice<'_>> {
         if let (Some(from), Some(to)) = (&self.from, &self.to) {
             return vec![Choice::Ports { from, to }];
         }
@@ -191,7 +241,7 @@ impl SystemFlags {
 
 impl Choice<'_> {
     /// Threads at work beside that of the trial.
-    pub(super) fn threads(self) -> u64 {
+    pub(in crate::cmd::net) fn threads(self) -> u64 {
         match self {
             Self::Program {
                 place: Place::Threads,
@@ -202,8 +252,16 @@ impl Choice<'_> {
         }
     }
 
+    /// Packets that wait in the port of a program in memory, at most; of other systems nobody knows.
+    pub(in crate::cmd::net) fn queue(self) -> u64 {
+        match self {
+            Self::Program { flags, .. } => flags.queue,
+            Self::Ports { .. } => 0,
+        }
+    }
+
     /// What its figures rest on.
-    pub(super) fn evidence(self) -> Evidence {
+    pub(in crate::cmd::net) fn evidence(self) -> Evidence {
         match self {
             Self::Program { flags, .. } if flags.faults.is_some() => Evidence::Emulated {
                 by: "a wire with planted faults".to_owned(),
@@ -217,7 +275,7 @@ impl Choice<'_> {
     }
 
     /// The record with its parameters.
-    pub(super) fn note(self, record: Record) -> Record {
+    pub(in crate::cmd::net) fn note(self, record: Record) -> Record {
         match self {
             Self::Program {
                 flags,
@@ -250,13 +308,14 @@ impl Choice<'_> {
         }
     }
 
-    /// Opens it. The program's threads stay on `cores`, if there are any.
+    /// Opens it. What the program knows of flows ends by `flow_clock`. Its threads stay on `cores`, if there are any.
     ///
     /// # Errors
     /// Exit 3 with the reason.
-    pub(super) fn open(
+    pub(in crate::cmd::net) fn open(
         self,
         clock: &Arc<dyn Clock>,
+        flow_clock: &Arc<dyn Clock>,
         cores: &[u32],
         seed: u64,
         globals: &Globals,
@@ -268,16 +327,11 @@ impl Choice<'_> {
                 threads,
             } => (flags, place, threads),
             Self::Ports { from, to } => {
-                return Ok(Bench {
-                    from: from.open(clock)?,
-                    to: to.open(clock)?,
-                    system: Box::new(Foreign),
-                    program: None,
-                    wire: None,
-                });
+                let (from, to) = (from.open(clock)?, to.open(clock)?);
+                return Ok(Bench::new(from, to, Box::new(Foreign)));
             }
         };
-        let program = flags.program(threads, clock, seed, globals)?;
+        let program = flags.program(threads, flow_clock, seed, globals)?;
         let queue = flags.queue as usize;
         let [output, to] = pair_of(queue);
         let (from, input, wire): (Box<dyn PacketPort>, Box<dyn PacketPort>, _) = match &flags.faults
@@ -307,20 +361,19 @@ impl Choice<'_> {
         });
         let hosted = host(loops, place, cores, clock);
         let hosted = hosted.map_err(Failure::unavailable)?;
+        let system: Box<dyn SystemUnderTest> = match wire.clone() {
+            None => Box::new(hosted),
+            Some(wire) => Box::new(Faulty {
+                hosted,
+                wire,
+                told: 0,
+                corrupts: (flags.faults.as_ref()).is_some_and(|it| it.plan.corrupt_ppm > 0),
+            }),
+        };
         Ok(Bench {
-            from,
-            to: Box::new(to),
             program: Some(program),
-            wire: wire.clone(),
-            system: match wire {
-                None => Box::new(hosted),
-                Some(wire) => Box::new(Faulty {
-                    hosted,
-                    wire,
-                    told: 0,
-                    corrupts: (flags.faults.as_ref()).is_some_and(|it| it.plan.corrupt_ppm > 0),
-                }),
-            },
+            wire,
+            ..Bench::new(from, Box::new(to), system)
         })
     }
 }

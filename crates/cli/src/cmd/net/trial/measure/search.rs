@@ -3,20 +3,17 @@
 use dpb_core::measure::{Interference, Outcome as Ended, Record, Samples};
 use dpb_micro::Broken;
 use dpb_net::search::{
-    Goal, GoalResult, Irregular, Measurer, Outcome as Found, SearchError, Trial, TrialInput,
-    TrialOutput, search,
+    Goal, GoalResult, Measurer, Outcome as Found, SearchError, Trial, TrialInput, TrialOutput,
+    search,
 };
 
 use super::super::Work;
 use super::super::goals::GoalName;
-use super::{OfBench, Runner, Stop, unstable};
+use super::{OfBench, Runner, Stop};
 use crate::cmd::net::bench::{self, Counted, judge_searches};
 use crate::cmd::sweep;
 use crate::interrupt;
 use crate::output::short;
-
-/// A search begins again at half of its highest rate, so many times at most, until the generator can offer it.
-const HALVES_MAX: u32 = 12;
 
 impl Runner<'_> {
     pub(super) fn searched(&mut self, blank: &Record, mut trials: OfBench<'_, '_>) -> Vec<Record> {
@@ -75,25 +72,22 @@ impl Runner<'_> {
         };
         let flags = &self.args.search;
         let load = |rate: f64| self.schedule(rate).packets_per_s();
-        let (load_min, mut load_max) = (load(flags.rate_min), load(flags.rate_max));
-        let mut halves = 0;
-        loop {
-            let settings = flags.settings(load_min, load_max);
+        let (load_min, load_max) = (load(flags.rate_min), load(flags.rate_max));
+        let counted = &mut self.counted;
+        let say = self.say;
+        let invalid_at = |error: &SearchError<Stop>| match error {
+            SearchError::Invalid { load, .. } => Some(*load),
+            _ => None,
+        };
+        bench::search_down([load_min, load_max], invalid_at, |load_max| {
             let mut counting = Counting {
                 trials: &mut *trials,
-                counted: &mut self.counted,
-                say: &|what: &str| (self.say)(&format!(" {}: {what}", number + 1)),
+                counted: &mut *counted,
+                say: &|what: &str| say(&format!(" {}: {what}", number + 1)),
             };
-            match search(goals, &settings, &mut counting) {
-                Err(SearchError::Invalid { load, .. })
-                    if load == load_max && halves < HALVES_MAX && load_max / 2.0 > load_min =>
-                {
-                    load_max /= 2.0;
-                    halves += 1;
-                }
-                other => return other,
-            }
-        }
+            let settings = flags.settings(load_min, load_max);
+            search(goals, &settings, &mut counting)
+        })
     }
 
     /// What all searches found for the goal at this place.
@@ -139,7 +133,10 @@ impl Runner<'_> {
         ] {
             record.samples.insert(name.to_owned(), samples);
         }
-        let irregular: Vec<String> = results.iter().filter_map(irregular).collect();
+        let irregular: Vec<String> = results
+            .iter()
+            .filter_map(|result| bench::irregular(result, "packets/s"))
+            .collect();
         if throughputs.is_none() && !interrupt::is_set() {
             let reason = irregular.join("; ");
             *record = record
@@ -156,29 +153,9 @@ impl Runner<'_> {
         }
         self.note_invalid(record);
         for why in irregular {
-            unstable(record, why);
+            bench::unstable(record, why);
         }
     }
-}
-
-/// Why a result is not two bounds of the goal's width.
-fn irregular(result: &GoalResult) -> Option<String> {
-    let at = |rate: Option<f64>| rate.map_or("-".to_owned(), short);
-    Some(match result.irregular? {
-        Irregular::NoUpper => format!(
-            "the highest rate, {} packets/s, upholds the goal: the system does more (--rate-max), or the generator can offer no more",
-            at(result.lower)
-        ),
-        Irregular::NoLower => format!(
-            "the lowest rate, {} packets/s, fails the goal; lower --rate-min",
-            at(result.upper)
-        ),
-        Irregular::OutOfTime => format!(
-            "the time of the search was over with bounds at {} and {} packets/s; raise --search-time",
-            at(result.lower),
-            at(result.upper)
-        ),
-    })
 }
 
 /// Trials of a search, each of which is counted.
