@@ -61,6 +61,7 @@ mod error;
 mod kind;
 mod layout;
 mod lmdb;
+pub mod operator;
 pub mod protocol;
 pub mod remote;
 pub mod router;

@@ -40,6 +40,8 @@ pub const BURST_BYTES_MAX: usize = 64 << 20;
 /// Rows of a scan, at most: a longer one is asked for in parts.
 pub const SCAN_ROWS_MAX: u32 = 1 << 16;
 
+/// Bytes of the keys and values of all rows of a burst, at most.
+const ROWS_BYTES_MAX: usize = BURST_BYTES_MAX / 2;
 /// The length that stands for no value.
 const ABSENT: u32 = u32::MAX;
 /// A scan leaves its start itself out.
@@ -585,11 +587,19 @@ impl Executor {
     fn scan(&mut self, burst: &Burst, at: usize, outcome: &mut Outcome) -> Result<(), IndexError> {
         let (keys, values) = (&mut outcome.row_keys, &mut outcome.row_values);
         let limit = burst.rows_max(at) as usize;
+        let mut fits = true;
         let rows = self.session.scan(burst.range(at), limit, &mut |key, value| {
+            fits = keys.bytes.len() + values.bytes.len() + key.len() + value.len() <= ROWS_BYTES_MAX;
+            if !fits {
+                return ControlFlow::Break(());
+            }
             keys.push(key);
             values.push(value);
             ControlFlow::Continue(())
         })?;
+        if !fits {
+            return Err(IndexError::Rows { max: ROWS_BYTES_MAX });
+        }
         outcome.rows.push(rows as u32);
         Ok(())
     }

@@ -43,6 +43,12 @@ pub enum IndexError {
         /// Bytes of all keys.
         bytes: usize,
     },
+    /// The rows of a burst's scans take more bytes than an outcome may have.
+    #[error("the rows of the scans of a burst take more than {max} bytes; ask for fewer rows at once")]
+    Rows {
+        /// Bytes that they may take.
+        max: usize,
+    },
     /// The index is as large as it may become.
     #[error("{what} are full at {limit_bytes} bytes; {remedy}")]
     Full {

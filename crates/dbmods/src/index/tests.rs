@@ -3,6 +3,8 @@
 mod checker;
 mod edges;
 mod history;
+#[cfg(not(miri))]
+mod lookups;
 mod model;
 
 use std::sync::Arc;

@@ -590,12 +590,17 @@ impl Lane {
 }
 
 impl Drop for Lane {
-    /// Turns of requests that nobody waits for any more are given back.
+    /// Waits for what is on its way, whose answers nobody wants: a piece must not move while a write to it may still arrive.
     fn drop(&mut self) {
-        let flights = self.wires.iter_mut().flat_map(|wire| &mut wire.flights);
-        for batch in flights.chain([&mut self.dpu]) {
-            self.router.turns.give_back(&mut batch.turns);
+        for Wire { remote, flights } in &mut self.wires {
+            for batch in flights {
+                // A connection that breaks has no answers; the next ones fail at once.
+                let _ = remote.receive(&batch.burst, &mut self.outcome);
+                self.router.turns.give_back(&mut batch.turns);
+            }
         }
+        self.router.turns.give_back(&mut self.dpu.turns);
+        self.announced.store(IDLE, Ordering::SeqCst);
     }
 }
 
