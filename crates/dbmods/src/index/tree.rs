@@ -52,7 +52,8 @@ use super::{
 pub struct TreeOptions {
     /// Sessions that may be open at once. Each takes 128 bytes.
     pub sessions_max: usize,
-    /// Bytes of versions that snapshots may keep. They take memory as they come.
+    /// Bytes of versions that snapshots may keep, after which transactions fail. They take memory as they come. One transaction may pass this by the long
+    /// values that it replaces.
     pub versions_bytes_max: usize,
 }
 

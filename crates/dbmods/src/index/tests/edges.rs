@@ -170,26 +170,138 @@ fn a_snapshot_fills_what_versions_may_take_and_nothing_breaks() {
         .expect("versions that nobody needs are gone");
 }
 
-#[test]
-fn memory_is_used_again() {
+/// Puts and deletes of ranges of keys that move on, so many keys a transaction.
+fn memory_is_used_again(together: usize, holds: bool) {
     let tree = tree(TreeOptions::default());
-    let (rounds, keys) = if cfg!(miri) { (3, 60u64) } else { (30, 5000) };
+    let (rounds, keys) = if cfg!(miri) { (4, 64u64) } else { (30, 5000) };
+    let session = tree.clone().session().expect("the first");
+    let mut snapshot = holds.then(|| Snapshot::of(session).expect("holds none"));
     let mut bytes = Vec::new();
     for round in 0..rounds {
         let value = vec![round as u8; 100 + 500 * (round % 2)];
-        for key in 0..keys {
-            let key = (key + round as u64 * keys).to_be_bytes();
-            tree.put(&key, &value).expect("writes");
+        let keys: Vec<_> = (0..keys)
+            .map(|key| (key + round as u64 * keys).to_be_bytes())
+            .collect();
+        for keys in keys.chunks(together) {
+            let writes: Vec<_> = (keys.iter())
+                .map(|key| Write::Put { key, value: &value })
+                .collect();
+            tree.apply(&writes).expect("writes");
         }
-        for key in 0..keys {
-            let key = (key + round as u64 * keys).to_be_bytes();
-            tree.delete(&key).expect("writes");
+        for keys in keys.chunks(together) {
+            let writes: Vec<_> = keys.iter().map(|key| Write::Delete { key }).collect();
+            tree.apply(&writes).expect("writes");
+        }
+        if round == rounds / 10 {
+            // What it held goes on the way.
+            snapshot = None;
         }
         bytes.push(tree.usage().expect("counts").bytes);
     }
+    drop(snapshot);
     assert_eq!(tree.usage().expect("counts").keys, 0);
     let early = bytes[rounds / 3 + 1];
     assert!(bytes[rounds - 1] <= early + early / 4, "{bytes:?}");
+    let mut session = tree.clone().session().expect("the first");
+    assert_eq!(rows(&mut *session, KeyRange::ALL, 10), []);
+    for _ in 0..together {
+        tree.apply(&[]).expect("writes nothing");
+    }
+    let left = tree.usage().expect("counts").versions_bytes;
+    assert!(left <= 1 << 17, "{left} bytes of versions are left");
+}
+
+#[test]
+fn memory_of_single_writes_is_used_again() {
+    memory_is_used_again(1, false);
+}
+
+#[test]
+fn memory_of_transactions_is_used_again() {
+    memory_is_used_again(64, false);
+}
+
+#[test]
+fn memory_is_used_again_after_a_snapshot() {
+    memory_is_used_again(64, true);
+}
+
+#[test]
+fn a_snapshot_bounds_long_values_too() {
+    const MAX: usize = if cfg!(miri) { 1 << 16 } else { 1 << 20 };
+    for len in [1000, 100_000] {
+        let tree = tree(TreeOptions {
+            versions_bytes_max: MAX,
+            ..TreeOptions::default()
+        });
+        tree.put(b"key", &vec![1; len]).expect("writes");
+        let snapshot = Snapshot::of(tree.clone().session().expect("the first"));
+        let mut snapshot = snapshot.expect("holds none");
+        let mut writes = 0;
+        let full = loop {
+            match tree.put(b"key", &vec![2; len]) {
+                Ok(_) => writes += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, IndexError::Full { .. }), "{full}");
+        assert!(writes * len <= MAX + len, "{writes} values of {len} bytes");
+        let usage = tree.usage().expect("counts");
+        assert!(
+            usage.bytes <= (2 * MAX + 2 * len + (1 << 17)) as u64,
+            "{usage:?}"
+        );
+        assert_eq!(value_of(&mut snapshot, b"key"), Some(vec![1; len]));
+        drop(snapshot);
+        tree.put(b"key", &vec![3; len])
+            .expect("nobody needs versions");
+    }
+}
+
+/// A transaction that replaces more than versions may take succeeds where nobody reads the old ones.
+#[test]
+fn without_a_snapshot_versions_have_room() {
+    let tree = tree(TreeOptions {
+        versions_bytes_max: 1 << 18,
+        ..TreeOptions::default()
+    });
+    let value = vec![1; 1 << 20];
+    for _ in 0..5 {
+        tree.put(b"key", &value).expect("writes");
+    }
+    assert!(tree.usage().expect("counts").bytes < 4 << 20);
+}
+
+/// A writer that overwrites a key of the leaf all the time keeps no scan over long values from its end.
+#[cfg(not(miri))]
+#[test]
+fn a_scan_of_long_values_ends_while_its_leaf_changes() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let tree = tree(TreeOptions::default());
+    for key in 0..100u8 {
+        tree.put(&[key; 8], &vec![key; 100_000]).expect("writes");
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                tree.put(&[50; 8], &[50; 600]).expect("writes");
+            }
+        });
+        let mut session = tree.clone().session().expect("the first");
+        for _ in 0..3 {
+            let rows = rows(&mut *session, KeyRange::ALL, 100);
+            assert_eq!(rows.len(), 100);
+            for (key, value) in rows {
+                let is_whole = value.len() == 600 || value.len() == 100_000;
+                assert!(
+                    is_whole && value.iter().all(|byte| *byte == key[0]),
+                    "{key:?}"
+                );
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 /// Keys that are prefixes of each other, and bounds at, between and beyond them.

@@ -7,8 +7,8 @@
 use super::chain::Chains;
 use super::leaf::Key;
 use super::node::{
-    ENTRIES_MAX, GROUP_WORDS, GROUPS, META, Word, close_gap, count_of, group_of, head_at, load,
-    not_above, open_gap, resample, slot_at, store,
+    ENTRIES_MAX, GROUP_WORDS, GROUPS, META, Word, below, close_gap, count_of, group_of, head_at,
+    load, not_above, open_gap, resample, slot_at, store,
 };
 use super::search::Search;
 
@@ -50,12 +50,9 @@ impl Separator {
     }
 
     /// True if it is above a key with the same head.
-    #[cold]
     fn is_above(self, key: &[u8], separators: &Separators) -> bool {
-        let mut bytes = [0; 512];
-        let len = ((self.long >> 32) as usize).min(bytes.len());
-        let bytes = &mut bytes[..len];
-        separators.read(self.long as u32, bytes) && *bytes > *key
+        let len = (self.long >> 32) as usize;
+        self.long != 0 && separators.compare(self.long as u32, len, key).is_gt()
     }
 }
 
@@ -64,7 +61,7 @@ pub(super) fn count(inner: &Inner) -> usize {
     count_of(load(&inner[META]))
 }
 
-/// The child of a head in the group that [`group_of`] gave, if separators with that very head are short.
+/// The entry of a key in the group that [`group_of`] gave for its head.
 #[inline(always)]
 pub(super) fn entry_in(
     search: impl Search,
@@ -78,23 +75,32 @@ pub(super) fn entry_in(
     if load(&inner[META]) & HAS_LONG == 0 {
         return entry;
     }
-    entry_before(inner, entry, key, separators)
+    entry_before(search, inner, count, entry, key, separators)
 }
 
-#[cold]
-fn entry_before(inner: &Inner, from: usize, key: Key<'_>, separators: &Separators) -> usize {
-    let mut entry = from;
-    while entry > 0 {
-        let separator = separator(inner, entry);
-        let is_below = separator.head != key.head
-            || separator.long == 0
-            || !separator.is_above(key.bytes, separators);
-        if is_below {
-            break;
-        }
-        entry -= 1;
+/// The last entry up to `last` whose separator is not above the key. Those with the head of the key are in the order of their keys, a short one first.
+#[inline(never)]
+fn entry_before(
+    search: impl Search,
+    inner: &Inner,
+    count: usize,
+    last: usize,
+    key: Key<'_>,
+    separators: &Separators,
+) -> usize {
+    if separator(inner, last).head != key.head {
+        return last;
     }
-    entry
+    // Separators below `low` are not above the key, those from `high` on are.
+    let (mut low, mut high) = (below(search, inner, count, key.head).max(1), last + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match separator(inner, middle).is_above(key.bytes, separators) {
+            true => high = middle,
+            false => low = middle + 1,
+        }
+    }
+    (low - 1).min(last)
 }
 
 /// The entry of a key.

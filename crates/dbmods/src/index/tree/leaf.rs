@@ -5,8 +5,9 @@ use std::cmp::Ordering;
 use dpb_core::prefetch::prefetch_item;
 
 use super::node::{
-    ENTRIES_MAX, GROUPS, LINE, META, Word, close_gap, copy_bytes, count_of, group_of, groups_end,
-    head_at, load, not_above, open_gap, resample, slot_at, store, write_bytes,
+    ENTRIES_MAX, GROUPS, LINE, META, Word, below, close_gap, compare_bytes, copy_bytes, count_of,
+    group_of, groups_end, head_at, load, not_above, open_gap, resample, slot_at, store,
+    write_bytes,
 };
 use super::search::Search;
 use super::slot::Slot;
@@ -165,16 +166,14 @@ pub(super) fn key<'a>(leaf: &Leaf, slot: Slot, head: u64, bytes: &'a mut KeyByte
 #[inline(always)]
 fn compare(leaf: &Leaf, entry: usize, than: Key<'_>) -> Ordering {
     let slot = slot(leaf, entry);
-    if !slot.is_keyed() {
+    match slot.is_keyed() {
         // Both begin with the same eight bytes, where the shorter one is filled up with zeroes.
-        return 8.cmp(&than.bytes.len());
+        false => 8.cmp(&than.bytes.len()),
+        true => {
+            let words = key_words(leaf, slot).unwrap_or(&[]);
+            compare_bytes(words, slot.key_len(), than.bytes)
+        }
     }
-    compare_keyed(leaf, slot, than)
-}
-
-#[inline(never)]
-fn compare_keyed(leaf: &Leaf, slot: Slot, than: Key<'_>) -> Ordering {
-    key(leaf, slot, than.head, &mut [0; 512]).cmp(than.bytes)
 }
 
 /// The entry with this key, or where it would be. `group` is that of its head.
@@ -186,15 +185,37 @@ pub(super) fn find_in(
     group: usize,
     of: Key<'_>,
 ) -> Result<usize, usize> {
-    let mut at = not_above(search, leaf, count, group, of.head);
-    while at > 0 && head(leaf, at - 1) == of.head {
-        match compare(leaf, at - 1, of) {
-            Ordering::Equal => return Ok(at - 1),
-            Ordering::Less => return Err(at),
-            Ordering::Greater => at -= 1,
+    let end = not_above(search, leaf, count, group, of.head);
+    if end == 0 || head(leaf, end - 1) != of.head {
+        return Err(end);
+    }
+    match compare(leaf, end - 1, of) {
+        Ordering::Equal => Ok(end - 1),
+        Ordering::Less => Err(end),
+        Ordering::Greater if end == 1 || head(leaf, end - 2) != of.head => Err(end - 1),
+        Ordering::Greater => find_alike(search, leaf, count, end - 1, of),
+    }
+}
+
+/// The same among entries with the head of the key, which end at `end`.
+#[inline(never)]
+fn find_alike(
+    search: impl Search,
+    leaf: &Leaf,
+    count: usize,
+    end: usize,
+    of: Key<'_>,
+) -> Result<usize, usize> {
+    let (mut low, mut high) = (below(search, leaf, count, of.head), end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match compare(leaf, middle, of) {
+            Ordering::Equal => return Ok(middle),
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
         }
     }
-    Err(at)
+    Err(low.min(end))
 }
 
 /// The entry with this key, or where it would be.

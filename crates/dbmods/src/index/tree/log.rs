@@ -55,7 +55,7 @@ impl Log {
         &self.directory[(chunk % self.directory.len() as u64) as usize]
     }
 
-    /// The record at a position that a reader of a state at or below it found.
+    /// The record at a position. A reader asks for positions that are not below its state alone: those below may be forgotten.
     fn at(&self, position: u64) -> Option<Old<'_>> {
         let number = load(self.chunk(position)) as u32;
         if number == 0 {
@@ -70,8 +70,8 @@ impl Log {
         })
     }
 
-    /// The version that a reader of `state` sees, of an entry whose newest one is at `position`, which is not part of that state. `None` if that was
-    /// read at a wrong moment.
+    /// The version that a reader of `state` sees, of an entry whose newest one is at `position`, which is not part of that state. `None` if
+    /// the position was read while a writer changed its leaf.
     #[cold]
     pub(super) fn seen_by(&self, state: u64, mut position: u64) -> Option<Old<'_>> {
         loop {
@@ -86,7 +86,8 @@ impl Log {
         }
     }
 
-    fn bytes_max(&self) -> u64 {
+    /// Bytes that versions may take.
+    pub(super) fn bytes_max(&self) -> u64 {
         (self.directory.len() * CHUNK * 8) as u64
     }
 }
@@ -123,11 +124,7 @@ impl Ends {
         let chunks = words / (CHUNK - RECORD_MAX) + 2;
         let in_use = self.begun - self.tail;
         if in_use + chunks as u64 > log.directory.len() as u64 {
-            return Err(IndexError::Full {
-                what: "the old versions of an index",
-                limit_bytes: log.bytes_max(),
-                remedy: "release the snapshots that are held, write fewer keys in one transaction, or allow more bytes of versions",
-            });
+            return Err(full(log.bytes_max()));
         }
         self.numbers.reserve(&log.arena, chunks)
     }
@@ -170,8 +167,22 @@ impl Ends {
         }
     }
 
+    /// Bytes that are not forgotten.
+    pub(super) fn bytes_in_use(&self) -> u64 {
+        (self.begun - self.tail) * CHUNK as u64 * 8
+    }
+
     /// Bytes that the log ever took.
     pub(super) fn bytes(&self) -> u64 {
         self.numbers.ever() * CHUNK as u64 * 8
+    }
+}
+
+/// The error of a log that is full.
+pub(super) fn full(limit_bytes: u64) -> IndexError {
+    IndexError::Full {
+        what: "the old versions of an index",
+        limit_bytes,
+        remedy: "release the snapshots that are held, write fewer keys in one transaction, or allow more bytes of versions",
     }
 }

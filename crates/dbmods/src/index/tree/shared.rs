@@ -15,8 +15,8 @@ use super::registry::Registry;
 use super::search::Best;
 use crate::index::{IndexError, Usage};
 
-/// Words of an extent of a long value: a value of 1000 bytes, as YCSB has them, takes one.
-pub(super) const VALUE_EXTENT: usize = 128;
+/// Words of an extent of a long value: whole cache lines, and values of 1000 bytes, as YCSB has them, and of 1024 take one.
+pub(super) const VALUE_EXTENT: usize = 136;
 
 /// See [the module](self).
 #[derive(Debug)]
