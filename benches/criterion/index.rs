@@ -194,10 +194,11 @@ fn main() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let lmdb = Lmdb::open(&LmdbOptions {
-        folder: folder.path().to_path_buf(),
-        map_bytes: Lmdb::map_bytes(size.records, 8, size.value_bytes as u64),
-        sessions_max: 8,
         durability: Durability::None,
+        ..LmdbOptions::new(
+            folder.path(),
+            Lmdb::map_bytes(size.records, 8, size.value_bytes as u64),
+        )
     });
     let lmdb: Arc<dyn Index> = Arc::new(lmdb.expect("room for a map"));
     let tree: Arc<dyn Index> = Arc::new(Tree::new(TreeOptions::default()).expect("memory"));

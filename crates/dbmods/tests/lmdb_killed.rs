@@ -30,10 +30,8 @@ const ALL: [(&str, Durability); 3] = [
 
 fn open(folder: &Path, durability: Durability) -> Arc<Lmdb> {
     let opened = Lmdb::open(&LmdbOptions {
-        folder: folder.to_path_buf(),
-        map_bytes: 16 << 20,
-        sessions_max: 8,
         durability,
+        ..LmdbOptions::new(folder, 16 << 20)
     });
     Arc::new(opened.expect("an index"))
 }

@@ -3,6 +3,8 @@
 mod checker;
 mod edges;
 mod history;
+#[cfg(not(miri))]
+mod lmdb;
 mod model;
 
 use std::sync::Arc;
@@ -16,10 +18,8 @@ use super::{Found, Index, KeyRange, Reads, Tree, TreeOptions};
 fn lmdb() -> (Arc<Lmdb>, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let index = Lmdb::open(&LmdbOptions {
-        folder: folder.path().join("index"),
-        map_bytes: 64 << 20,
-        sessions_max: 126,
         durability: Durability::None,
+        ..LmdbOptions::new(folder.path().join("index"), 64 << 20)
     });
     (Arc::new(index.expect("a map of 64 MiB")), folder)
 }

@@ -94,15 +94,23 @@ impl Tree {
         })
     }
 
-    /// An empty tree with a mistake in it.
+    /// An empty tree with a mistake in it, and with nodes of so many entries at most.
     #[cfg(test)]
     pub(super) fn with_fault(
         options: TreeOptions,
         fault: fault::Fault,
+        entries_max: usize,
     ) -> Result<Self, IndexError> {
         let mut shared = Shared::new(options.sessions_max, options.versions_bytes_max);
         shared.fault = fault;
+        shared.entries_max = entries_max;
         Self::of(shared)
+    }
+
+    /// Inner nodes on the way to a leaf.
+    #[cfg(test)]
+    pub(super) fn height(&self) -> u32 {
+        self.shared.root().height
     }
 
     /// Calls `write` with the writer. If it panics, a node may be locked and a transaction there in part: then the tree is broken.

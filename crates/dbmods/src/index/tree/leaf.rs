@@ -5,9 +5,8 @@ use std::cmp::Ordering;
 use dpb_core::prefetch::prefetch_item;
 
 use super::node::{
-    ENTRIES_MAX, GROUPS, LINE, META, Word, below, close_gap, compare_bytes, copy_bytes, count_of,
-    group_of, groups_end, head_at, load, not_above, open_gap, resample, slot_at, store,
-    write_bytes,
+    GROUPS, LINE, META, Word, below, close_gap, compare_bytes, copy_bytes, count_of, group_of,
+    groups_end, head_at, load, not_above, open_gap, resample, slot_at, store, write_bytes,
 };
 use super::search::Search;
 use super::slot::Slot;
@@ -83,15 +82,21 @@ impl Meta {
         LEAF - self.heap - self.dead + 2 * self.count
     }
 
-    /// True if there is room for `words` of heap and so many entries more, as the heap is.
-    pub(super) fn has_room(self, words: usize, entries: usize) -> bool {
-        self.count + entries <= ENTRIES_MAX && groups_end(self.count + entries) + words <= self.heap
+    /// True if there is room for `words` of heap and so many entries more, as the heap is. A leaf has `entries_max` at most.
+    pub(super) fn has_room(self, words: usize, entries: usize, entries_max: usize) -> bool {
+        let count = self.count + entries;
+        count <= entries_max && groups_end(count) + words <= self.heap
     }
 
     /// True if there would be, without dead words.
-    pub(super) fn has_room_compacted(self, words: usize, entries: usize) -> bool {
-        self.count + entries <= ENTRIES_MAX
-            && groups_end(self.count + entries) + words <= self.heap + self.dead
+    pub(super) fn has_room_compacted(
+        self,
+        words: usize,
+        entries: usize,
+        entries_max: usize,
+    ) -> bool {
+        let count = self.count + entries;
+        count <= entries_max && groups_end(count) + words <= self.heap + self.dead
     }
 }
 

@@ -21,6 +21,7 @@ impl Shared {
                 return Ok(found);
             }
             self.check_whole()?;
+            self.retry();
         }
     }
 
@@ -30,12 +31,14 @@ impl Shared {
         let mut height = root.height;
         if height == 0 {
             let leaf = self.leaves.node(root.number);
+            self.pause();
             let version = lock::read(&leaf[LOCK])?;
-            return (self.root() == root).then_some((leaf, version));
+            return self.is_root(root).then_some((leaf, version));
         }
         let mut node = self.inners.node(root.number);
+        self.pause();
         let mut version = lock::read(&node[LOCK])?;
-        if self.root() != root {
+        if !self.is_root(root) {
             return None;
         }
         loop {

@@ -122,6 +122,7 @@ impl Shared {
                 break;
             }
             let leaf = self.leaves.node(next);
+            self.pause();
             neighbour = lock::read(&leaf[LOCK]).map(|version| (leaf, version));
         }
         Ok(given)

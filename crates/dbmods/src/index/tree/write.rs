@@ -12,6 +12,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use super::batch::TOGETHER;
+#[cfg(test)]
+use super::fault::Fault;
 use super::inner::{self, Inner};
 use super::leaf::{self, Held, Key, LEAF, Leaf, Meta};
 use super::lock;
@@ -166,7 +168,7 @@ impl Writer {
                 }
                 shared.pause();
                 #[cfg(test)]
-                if shared.fault == super::fault::Fault::CommitsEarly {
+                if shared.has(Fault::CommitsEarly) {
                     shared.registry.commit(self.ends.head());
                 }
             }
@@ -268,11 +270,17 @@ impl Writer {
         let new = old.with_value(value_len);
         if new.value_words() == old.value_words() {
             lock::lock(&leaf[LOCK]);
+            #[cfg(test)]
+            assert!(
+                !shared.has(Fault::Panics),
+                "a writer that panics, on purpose"
+            );
             leaf::overwrite(leaf, entry, new, older, held);
             lock::unlock(&leaf[LOCK]);
             return;
         }
-        while !Meta::of(shared.leaves.node(number)).has_room(new.words(), 0) {
+        let entries_max = shared.entries_max();
+        while !Meta::of(shared.leaves.node(number)).has_room(new.words(), 0, entries_max) {
             (number, entry) = self.make_room(shared, (number, entry), key, new.words(), 0);
         }
         let leaf = shared.leaves.node(number);
@@ -292,7 +300,8 @@ impl Writer {
         held: Held<'_>,
     ) {
         let words = Slot::new(0, key.bytes, value_len).words();
-        while !Meta::of(shared.leaves.node(number)).has_room(words, 1) {
+        let entries_max = shared.entries_max();
+        while !Meta::of(shared.leaves.node(number)).has_room(words, 1, entries_max) {
             (number, at) = self.make_room(shared, (number, at), key, words, 1);
         }
         let leaf = shared.leaves.node(number);
@@ -346,13 +355,9 @@ impl Writer {
     /// Uses again what no reader can reach.
     fn reclaim(&mut self, shared: &Shared, purged_max: usize) {
         let oldest = shared.registry.oldest();
-        #[cfg(test)]
-        let oldest = match shared.fault == super::fault::Fault::ForgetsEarly {
-            true => shared.registry.committed(),
-            false => oldest,
-        };
-        self.ends.forget(&shared.log, oldest);
-        while let Some((_, what)) = self.retired.pop_front_if(|(head, _)| *head < oldest) {
+        let [of_versions, of_nodes, of_keys] = oldest_of_each(shared, oldest);
+        self.ends.forget(&shared.log, of_versions);
+        while let Some((_, what)) = self.retired.pop_front_if(|(head, _)| *head < of_nodes) {
             match what {
                 Retired::Leaf(number) => self.leaves.give(number),
                 Retired::Inner(number) => self.inners.give(number),
@@ -364,7 +369,7 @@ impl Writer {
             }
         }
         for _ in 0..purged_max {
-            let Some((position, key)) = self.taken.pop_front_if(|(at, _)| *at < oldest) else {
+            let Some((position, key)) = self.taken.pop_front_if(|(at, _)| *at < of_keys) else {
                 break;
             };
             self.taken_bytes -= taken_bytes(&key);
@@ -401,6 +406,25 @@ impl Writer {
             + self.taken_bytes;
         words * 8 + self.ends.bytes() + lists
     }
+}
+
+/// The oldest state that is read, for versions, for nodes and values, and for keys that were taken away: the same, without a mistake.
+#[cfg(not(test))]
+fn oldest_of_each(_shared: &Shared, oldest: u64) -> [u64; 3] {
+    [oldest; 3]
+}
+
+#[cfg(test)]
+fn oldest_of_each(shared: &Shared, oldest: u64) -> [u64; 3] {
+    let faults = [
+        Fault::ForgetsEarly,
+        Fault::GivesNodesEarly,
+        Fault::PurgesEarly,
+    ];
+    faults.map(|fault| match shared.has(fault) {
+        true => shared.registry.committed(),
+        false => oldest,
+    })
 }
 
 /// Fetches what writes will read.
