@@ -15,7 +15,7 @@ use super::inner::{self, Inner};
 use super::leaf::{self, Key, Leaf, Meta};
 use super::lock::{self, Version};
 use super::node::{GROUP, GROUP_WORDS, GROUPS, LINE, LOCK, META, Word, count_of, group_of, load};
-use super::search::{Best, Search};
+use super::search::{Best, Search, with_search};
 use super::shared::{Broken, Shared};
 use super::slot::Slot;
 use crate::index::{Found, Keys, Values};
@@ -45,11 +45,7 @@ impl Shared {
         state: u64,
         values: &mut Values<'_>,
     ) -> Result<(), Broken> {
-        match self.search {
-            Best::Portable(search) => self.get_batch_with(search, keys, state, values),
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Best::Avx512(search) => self.get_batch_with(search, keys, state, values),
-        }
+        with_search!(self.search, search => self.get_batch_with(search, keys, state, values))
     }
 
     fn get_batch_with(
