@@ -107,7 +107,7 @@ fn reads_are_whole(mistake: Misread, writes: u64) {
             return;
         };
         let (first, second) = read.load();
-        if lock::holds(&read.lock, version) || mistake == Misread::NotChecked {
+        if lock::unchanged(&read.lock, version) || mistake == Misread::NotChecked {
             assert_eq!(first, second, "a torn read");
             assert!(first <= writes, "a read of what lies there later");
         }
@@ -190,18 +190,18 @@ fn a_reader_finds_what_a_split_moves(mistake: Misstep) {
             return;
         };
         let number = shared.child.load(Ordering::Relaxed) as usize;
-        if !lock::holds(&shared.parent, version) {
+        if !lock::unchanged(&shared.parent, version) {
             return;
         }
         let child = &shared.children[number];
         let Some(child_version) = lock::read(&child.lock) else {
             return;
         };
-        if mistake != Misstep::ParentNotChecked && !lock::holds(&shared.parent, version) {
+        if mistake != Misstep::ParentNotChecked && !lock::unchanged(&shared.parent, version) {
             return;
         }
         let seen = child.load();
-        if mistake == Misstep::ChildNotChecked || lock::holds(&child.lock, child_version) {
+        if mistake == Misstep::ChildNotChecked || lock::unchanged(&child.lock, child_version) {
             assert_eq!(seen, (1, 1), "it is not where the parent said");
         }
     });

@@ -353,8 +353,10 @@ impl fmt::Debug for Lmdb {
     }
 }
 
+type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// A range as LMDB takes it: no key is longer than the longest. None if it is empty.
-fn bounds(range: KeyRange<'_>) -> Option<(Bound<&[u8]>, Bound<&[u8]>)> {
+fn bounds(range: KeyRange<'_>) -> Option<Bounds<'_>> {
     if range.is_empty() {
         return None;
     }

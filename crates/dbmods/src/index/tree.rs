@@ -2,7 +2,7 @@
 //!
 //! * **Nodes** are arrays of words, leaves of 4 KiB and inner nodes of 2.75 KiB with up to 112 entries ([`node`]). Values of up to 512 bytes lie
 //!   in their leaf ([`leaf`], [`slot`]), so that a scan reads memory in sequence and a leaf's lines are all that a read waits for.
-//! * **Readers** hold no lock ([`lock`]: optimistic lock coupling). One that meets a change of the node it reads begins anew. It waits while a writer is within
+//! * **Readers** take no lock ([`lock`]: optimistic lock coupling). One that meets a change of the node it reads begins anew. It waits while a writer is within
 //!   a node that it needs, which is some hundred instructions; it never waits for a transaction.
 //! * **Versions**: the newest in place, older ones in a log whose positions are the time ([`log`]).
 //! * **Reclamation**: readers announce the state they read ([`registry`]), which says what versions and nodes nobody can reach.

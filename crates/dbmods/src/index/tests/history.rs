@@ -40,7 +40,7 @@ impl Shape {
             Self::Eight => (key << 32).to_be_bytes().to_vec(),
             Self::Alike => [&[b'a'; 70][..], &key.to_be_bytes()].concat(),
             Self::Mixed => {
-                let mut bytes = (key / 2 << 32).to_be_bytes().to_vec();
+                let mut bytes = ((key / 2) << 32).to_be_bytes().to_vec();
                 bytes.resize(8 + 9 * (key % 2) as usize, 0);
                 bytes
             }
@@ -121,7 +121,7 @@ impl World {
         let mut done = Vec::new();
         for round in 0..size.transactions {
             // Keys become more, and fewer.
-            let fills = round * 6 / size.transactions % 2 == 0;
+            let fills = (round * 6 / size.transactions).is_multiple_of(2);
             let writes = random_writes(&mut random, fills, (writer << 32 | round) << 8);
             let owned: Vec<_> = (writes.iter())
                 .map(|(key, number)| (self.shape.key(*key), number.map(value_of)))

@@ -63,7 +63,7 @@ impl Fault {
         }
         let pauses = PAUSES.get().wrapping_add(1);
         PAUSES.set(pauses);
-        if pauses.is_multiple_of(7) {
+        if pauses.is_multiple_of(31) {
             std::thread::yield_now();
         }
     }

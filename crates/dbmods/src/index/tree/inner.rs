@@ -12,10 +12,10 @@ use super::node::{
 };
 use super::search::Search;
 
-/// The first word of the long separators.
-const LONG: usize = GROUPS + ENTRIES_MAX / 8 * GROUP_WORDS;
+/// The first of the words that name the chains of long separators.
+const CHAINS: usize = GROUPS + ENTRIES_MAX / 8 * GROUP_WORDS;
 /// Words of an inner node.
-pub(super) const INNER: usize = LONG + ENTRIES_MAX;
+pub(super) const INNER: usize = CHAINS + ENTRIES_MAX;
 /// An inner node.
 pub(super) type Inner = [Word; INNER];
 /// In the meta word: some separator is long, or was.
@@ -124,14 +124,14 @@ pub(super) fn child(inner: &Inner, entry: usize) -> u32 {
 pub(super) fn separator(inner: &Inner, entry: usize) -> Separator {
     Separator {
         head: load(&inner[head_at(entry)]),
-        long: load(&inner[LONG + entry]),
+        long: load(&inner[CHAINS + entry]),
     }
 }
 
 fn put(inner: &Inner, entry: usize, separator: Separator, child: u32) {
     store(&inner[head_at(entry)], separator.head);
     store(&inner[slot_at(entry)], u64::from(child));
-    store(&inner[LONG + entry], separator.long);
+    store(&inner[CHAINS + entry], separator.long);
     if separator.long != 0 {
         store(&inner[META], load(&inner[META]) | HAS_LONG);
     }
@@ -155,7 +155,7 @@ pub(super) fn insert(inner: &Inner, at: usize, separator: Separator, child: u32)
     let count = count(inner);
     open_gap(inner, count, at);
     for entry in (at..count).rev() {
-        store(&inner[LONG + entry + 1], load(&inner[LONG + entry]));
+        store(&inner[CHAINS + entry + 1], load(&inner[CHAINS + entry]));
     }
     put(inner, at, separator, child);
     set_count(inner, count + 1);
@@ -166,7 +166,7 @@ pub(super) fn remove(inner: &Inner, at: usize) {
     let count = count(inner);
     close_gap(inner, count, at);
     for entry in at + 1..count {
-        store(&inner[LONG + entry - 1], load(&inner[LONG + entry]));
+        store(&inner[CHAINS + entry - 1], load(&inner[CHAINS + entry]));
     }
     set_count(inner, count - 1);
 }

@@ -32,9 +32,9 @@ pub(super) struct Meta {
     dead: usize,
 }
 
-/// A value as a leaf holds it.
+/// A value as a leaf stores it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Held<'a> {
+pub(super) enum Stored<'a> {
     /// Its bytes.
     Here(&'a [u8]),
     /// The number of its first extent.
@@ -131,27 +131,27 @@ pub(super) fn head(leaf: &Leaf, entry: usize) -> u64 {
     load(&leaf[head_at(entry)])
 }
 
-/// The position of an entry's older version. An entry that was read at a wrong moment has any.
+/// The position of an entry's older version. Any number, if the slot changed while it was read.
 #[inline(always)]
 pub(super) fn older(leaf: &Leaf, slot: Slot) -> u64 {
     load(&leaf[slot.offset() % LEAF])
 }
 
-/// An entry's value, or the number of a long one. `None` if the slot was read at a wrong moment.
+/// An entry's value, or the number of a long one. `None` if the slot changed while it was read.
 #[inline(always)]
 pub(super) fn value(leaf: &Leaf, slot: Slot) -> Option<&[Word]> {
     let start = slot.value_at();
     leaf.get(start..start + slot.value_words())
 }
 
-/// The words of an entry's key that is not its head. `None` if the slot was read at a wrong moment.
+/// The words of an entry's key that is not its head. `None` if the slot changed while it was read.
 #[inline(always)]
 pub(super) fn key_words(leaf: &Leaf, slot: Slot) -> Option<&[Word]> {
     let start = slot.offset() + 1;
     leaf.get(start..start + slot.key_words())
 }
 
-/// An entry's key. Any bytes if the slot was read at a wrong moment.
+/// An entry's key. Any bytes, if the slot changed while it was read.
 #[inline]
 pub(super) fn key<'a>(leaf: &Leaf, slot: Slot, head: u64, bytes: &'a mut KeyBytes) -> &'a [u8] {
     let len = slot.key_len().min(bytes.len());
@@ -235,18 +235,18 @@ pub(super) fn find(
     find_in(search, leaf, count, group, of)
 }
 
-fn write_held(words: &[Word], held: Held<'_>) {
-    match held {
-        Held::Here(bytes) => write_bytes(words, bytes),
-        Held::Long(number) => store(&words[0], u64::from(number)),
+fn write_stored(words: &[Word], stored: Stored<'_>) {
+    match stored {
+        Stored::Here(bytes) => write_bytes(words, bytes),
+        Stored::Long(number) => store(&words[0], u64::from(number)),
     }
 }
 
 /// Gives an entry a value that takes as many words as the one it has.
-pub(super) fn overwrite(leaf: &Leaf, entry: usize, to: Slot, older: u64, held: Held<'_>) {
+pub(super) fn overwrite(leaf: &Leaf, entry: usize, to: Slot, older: u64, stored: Stored<'_>) {
     store(&leaf[to.offset()], older);
     let start = to.value_at();
-    write_held(&leaf[start..start + to.value_words()], held);
+    write_stored(&leaf[start..start + to.value_words()], stored);
     store(&leaf[slot_at(entry)], to.0);
 }
 
@@ -261,7 +261,7 @@ pub(super) fn remove_value(leaf: &Leaf, entry: usize, older: u64) {
 }
 
 /// Gives an entry a value of another length. There is room for the whole entry.
-pub(super) fn replace(leaf: &Leaf, entry: usize, value_len: usize, older: u64, held: Held<'_>) {
+pub(super) fn replace(leaf: &Leaf, entry: usize, value_len: usize, older: u64, stored: Stored<'_>) {
     let from = slot(leaf, entry);
     let mut meta = Meta::of(leaf);
     let to = from.with_value(value_len);
@@ -272,7 +272,7 @@ pub(super) fn replace(leaf: &Leaf, entry: usize, value_len: usize, older: u64, h
     }
     meta.heap -= to.words();
     meta.dead += from.words();
-    overwrite(leaf, entry, to, older, held);
+    overwrite(leaf, entry, to, older, stored);
     meta.put(leaf);
 }
 
@@ -283,7 +283,7 @@ pub(super) fn insert(
     of: Key<'_>,
     value_len: usize,
     older: u64,
-    held: Held<'_>,
+    stored: Stored<'_>,
 ) {
     let mut meta = Meta::of(leaf);
     let to = Slot::new(0, of.bytes, value_len);
@@ -294,7 +294,7 @@ pub(super) fn insert(
         let start = to.offset() + 1;
         write_bytes(&leaf[start..start + to.key_words()], of.bytes);
     }
-    overwrite(leaf, at, to, older, held);
+    overwrite(leaf, at, to, older, stored);
     meta.heap -= to.words();
     meta.count += 1;
     meta.put(leaf);
@@ -327,6 +327,11 @@ pub(super) fn append(leaf: &Leaf, from: &Leaf, entries: std::ops::Range<usize>) 
     }
     meta.put(leaf);
     resample(leaf, meta.count);
+}
+
+/// Gives dead words back.
+pub(super) fn compact(leaf: &Leaf) {
+    keep(leaf, Meta::of(leaf).count);
 }
 
 /// Keeps the first entries alone, and gives dead words back.

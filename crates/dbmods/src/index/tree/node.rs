@@ -11,7 +11,8 @@
 //! The head of a key is its first eight bytes as a big-endian number, filled up with zeroes. Keys of eight bytes are their heads.
 //!
 //! A search counts the samples that are not above the head, which names a group, then the heads of the group ([`search`](super::search)). Both take
-//! a fixed number of steps without a branch, so nothing is mispredicted, and a node costs three lines whatever it holds. Ideas are from Hankins and Patel ("Effect of Node Size on the Performance of Cache-Conscious B+-trees", 2003) and of FB+-tree (VLDB 2025).
+//! a fixed number of steps without a branch, so nothing is mispredicted, and a node costs three lines whatever it holds. Ideas are from Hankins and
+//! Patel ("Effect of Node Size on the Performance of Cache-Conscious B+-trees", 2003) and of FB+-tree (VLDB 2025).
 
 use super::search::{Line, Search};
 pub(super) use super::word::{
@@ -67,7 +68,7 @@ pub(super) fn groups_end(entries: usize) -> usize {
     GROUPS + entries.div_ceil(GROUP) * GROUP_WORDS
 }
 
-/// The entries that a meta word counts. What is read at a wrong moment is kept in bounds.
+/// The entries that a meta word counts. A word that changed while it was read is kept in bounds.
 #[inline(always)]
 pub(super) fn count_of(meta: u64) -> usize {
     (meta as u8 as usize).min(ENTRIES_MAX)

@@ -45,7 +45,7 @@ impl Shared {
             let entry = inner::entry_of(self.search, node, key, &self.separators);
             let child = inner::child(node, entry);
             self.pause();
-            if !self.holds(node, version) {
+            if !self.unchanged(node, version) {
                 return None;
             }
             height -= 1;
@@ -54,11 +54,11 @@ impl Shared {
                 leaf::prefetch(leaf);
                 let leaf_version = lock::read(&leaf[LOCK])?;
                 // The leaf was this node's child when its version was read.
-                return (self.holds(node, version)).then_some((leaf, leaf_version));
+                return (self.unchanged(node, version)).then_some((leaf, leaf_version));
             }
             let next = self.inners.node(child);
             let next_version = lock::read(&next[LOCK])?;
-            if !self.holds(node, version) {
+            if !self.unchanged(node, version) {
                 return None;
             }
             (node, version) = (next, next_version);
@@ -91,7 +91,7 @@ impl Shared {
                 let slot = leaf::slot(leaf, entry);
                 self.value_in(leaf, version, slot, state, to)
             }
-            Err(_) => (self.holds(leaf, version)).then_some(Found::Absent),
+            Err(_) => (self.unchanged(leaf, version)).then_some(Found::Absent),
         }
     }
 
@@ -113,7 +113,7 @@ impl Shared {
         if slot.is_long() {
             let first = load(&words[0]);
             // Only a number that was right when it was read names a value.
-            return match self.holds(leaf, version) {
+            return match self.unchanged(leaf, version) {
                 true => self.long_value(first, slot.value_len(), to),
                 false => None,
             };
@@ -122,7 +122,7 @@ impl Shared {
         let len = slot.value_len().min(to.len());
         copy_bytes(words, &mut to[..len]);
         self.pause();
-        if !self.holds(leaf, version) {
+        if !self.unchanged(leaf, version) {
             return None;
         }
         Some(match slot.is_absent() {
@@ -140,7 +140,7 @@ impl Shared {
         state: u64,
         to: &mut [u8],
     ) -> Retry<Found> {
-        if !self.holds(leaf, version) {
+        if !self.unchanged(leaf, version) {
             return None;
         }
         self.pause();

@@ -2,9 +2,9 @@
 //!
 //! Words of a node are atomic, and Rust has no vectors of atomics. The compiler makes of the plain loop a gathering of bits that takes twice the
 //! instructions of a binary search. With AVX-512 an instruction compares all eight, with AVX2 two, with NEON four. They stand in assembly, where a
-//! vector is read as relaxed loads read its words: each aligned word whole, in any order. Intel and AMD promise it of vectors of 16 bytes that are aligned (Intel
-//! SDM 3A, 10.1.1, for CPUs with AVX); of wider ones, and of NEON's, CPUs do so in practice. A mix of older and newer words is no matter, as
-//! relaxed loads may give one too.
+//! vector is read as relaxed loads read its words: each aligned word whole, in any order. Intel and AMD promise it of vectors of 16 bytes that are
+//! aligned (Intel SDM 3A, 10.1.1, for CPUs with AVX); of wider ones, and of NEON's, CPUs do so in practice. A mix of older and newer words is no
+//! matter, as relaxed loads may give one too.
 #![allow(unsafe_code)]
 
 use super::word::{Word, load};

@@ -152,12 +152,12 @@ impl Shared {
 
     /// True if what was read of a node is of the version that the reader began with.
     #[inline(always)]
-    pub(super) fn holds<const W: usize>(&self, node: &[Word; W], version: Version) -> bool {
+    pub(super) fn unchanged<const W: usize>(&self, node: &[Word; W], version: Version) -> bool {
         #[cfg(test)]
         if self.fault.skips(node) {
             return true;
         }
-        lock::holds(&node[LOCK], version)
+        lock::unchanged(&node[LOCK], version)
     }
 
     /// True if the writer's change at `position` is part of `state`.

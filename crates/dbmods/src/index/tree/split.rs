@@ -30,7 +30,7 @@ impl Writer {
         let meta = Meta::of(leaf);
         if meta.has_room_compacted(words, entries, shared.entries_max()) {
             lock::lock(&leaf[LOCK]);
-            leaf::keep(leaf, meta.count);
+            leaf::compact(leaf);
             lock::unlock(&leaf[LOCK]);
             return (number, at);
         }
@@ -43,7 +43,8 @@ impl Writer {
         (number, at.unwrap_or_else(|at| at))
     }
 
-    /// Splits a leaf whose parent has a place: in the middle, or behind its last entry if `appended` will be the first of the new one. Keys that come in order leave full leaves so.
+    /// Splits a leaf whose parent has a place: in the middle, or behind its last entry if `appended` will be the first of the new one. Keys that come
+    /// in order leave full leaves so.
     fn split(&mut self, shared: &Shared, number: u32, appended: Option<Key<'_>>) {
         let left = shared.leaves.node(number);
         let count = Meta::of(left).count;
@@ -161,7 +162,7 @@ impl Writer {
         for node in [&parent[LOCK], &left[LOCK], &right[LOCK]] {
             lock::lock(node);
         }
-        leaf::keep(left, Meta::of(left).count);
+        leaf::compact(left);
         leaf::append(left, right, 0..Meta::of(right).count);
         store(&left[NEXT], load(&right[NEXT]));
         inner::remove(parent, left_entry + 1);

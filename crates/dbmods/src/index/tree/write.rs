@@ -15,7 +15,7 @@ use super::batch::TOGETHER;
 #[cfg(test)]
 use super::fault::Fault;
 use super::inner::{self, Inner};
-use super::leaf::{self, Held, Key, LEAF, Leaf, Meta};
+use super::leaf::{self, Key, LEAF, Leaf, Meta, Stored};
 use super::lock;
 use super::log::Ends;
 use super::node::{LOCK, Word, load};
@@ -50,11 +50,11 @@ pub(super) struct Writer {
     pub(super) ends: Ends,
     /// By the newest state that may lead to them: the log's head when they left, of values the position of their last version.
     pub(super) retired: VecDeque<(u64, Retired)>,
-    /// Keys that were taken away, by the position of their last version: entries without a value, which leave when no state has one.
-    pub(super) taken: VecDeque<(u64, Box<[u8]>)>,
-    /// Bytes of the long values that retired, and of what `taken` holds.
+    /// Keys that were deleted, by the position of their last version: entries without a value, which leave when no state has one.
+    pub(super) deleted: VecDeque<(u64, Box<[u8]>)>,
+    /// Bytes of the long values that retired, and of what `deleted` holds.
     retired_bytes: u64,
-    taken_bytes: u64,
+    deleted_bytes: u64,
     pub(super) path: Path,
     keys: u64,
 }
@@ -64,8 +64,8 @@ pub(super) struct Writer {
 const PURGED_MAX: usize = 4;
 const PURGED_A_WRITE: usize = 2;
 
-/// Bytes that a key in `taken` takes.
-fn taken_bytes(key: &[u8]) -> u64 {
+/// Bytes that a key in `deleted` takes.
+fn deleted_bytes(key: &[u8]) -> u64 {
     (size_of::<(u64, Box<[u8]>)>() + key.len().next_multiple_of(16)) as u64
 }
 
@@ -84,9 +84,9 @@ impl Writer {
             separators: Numbers::new(),
             ends: Ends::new(),
             retired: VecDeque::new(),
-            taken: VecDeque::new(),
+            deleted: VecDeque::new(),
             retired_bytes: 0,
-            taken_bytes: 0,
+            deleted_bytes: 0,
             path: Path::new(),
             keys: 0,
         })
@@ -217,7 +217,7 @@ impl Writer {
 
     /// Bytes that serve older states, or wait until nobody reads these.
     fn versions_bytes(&self) -> u64 {
-        self.ends.bytes_in_use() + self.retired_bytes + self.taken_bytes
+        self.ends.bytes_in_use() + self.retired_bytes + self.deleted_bytes
     }
 
     /// The leaf of a key; its path is kept.
@@ -238,16 +238,16 @@ impl Writer {
     fn put(&mut self, shared: &Shared, key: Key<'_>, value: &[u8]) {
         let number = self.leaf_of(shared, key);
         let leaf = shared.leaves.node(number);
-        let held = match value.len() > INLINE_BYTES_MAX {
-            true => Held::Long(shared.values.write(&mut self.values, value)),
-            false => Held::Here(value),
+        let stored = match value.len() > INLINE_BYTES_MAX {
+            true => Stored::Long(shared.values.write(&mut self.values, value)),
+            false => Stored::Here(value),
         };
         match leaf::find(shared.search, leaf, Meta::of(leaf).count, key) {
-            Ok(entry) => self.update(shared, (number, entry), key, value.len(), held),
+            Ok(entry) => self.update(shared, (number, entry), key, value.len(), stored),
             Err(at) => {
                 let older = self.ends.append(&shared.log, 0, Slot::NONE, &[]);
                 self.keys += 1;
-                self.insert(shared, (number, at), key, value.len(), older, held);
+                self.insert(shared, (number, at), key, value.len(), older, stored);
             }
         }
     }
@@ -259,7 +259,7 @@ impl Writer {
         (mut number, mut entry): (u32, usize),
         key: Key<'_>,
         value_len: usize,
-        held: Held<'_>,
+        stored: Stored<'_>,
     ) {
         let leaf = shared.leaves.node(number);
         let old = leaf::slot(leaf, entry);
@@ -275,7 +275,7 @@ impl Writer {
                 !shared.has(Fault::Panics),
                 "a writer that panics, on purpose"
             );
-            leaf::overwrite(leaf, entry, new, older, held);
+            leaf::overwrite(leaf, entry, new, older, stored);
             lock::unlock(&leaf[LOCK]);
             return;
         }
@@ -285,7 +285,7 @@ impl Writer {
         }
         let leaf = shared.leaves.node(number);
         lock::lock(&leaf[LOCK]);
-        leaf::replace(leaf, entry, value_len, older, held);
+        leaf::replace(leaf, entry, value_len, older, stored);
         lock::unlock(&leaf[LOCK]);
     }
 
@@ -297,7 +297,7 @@ impl Writer {
         key: Key<'_>,
         value_len: usize,
         older: u64,
-        held: Held<'_>,
+        stored: Stored<'_>,
     ) {
         let words = Slot::new(0, key.bytes, value_len).words();
         let entries_max = shared.entries_max();
@@ -306,7 +306,7 @@ impl Writer {
         }
         let leaf = shared.leaves.node(number);
         lock::lock(&leaf[LOCK]);
-        leaf::insert(leaf, at, key, value_len, older, held);
+        leaf::insert(leaf, at, key, value_len, older, stored);
         lock::unlock(&leaf[LOCK]);
     }
 
@@ -325,8 +325,8 @@ impl Writer {
         leaf::remove_value(leaf, entry, older);
         lock::unlock(&leaf[LOCK]);
         self.keys -= 1;
-        self.taken_bytes += taken_bytes(key.bytes);
-        self.taken.push_back((older, key.bytes.into()));
+        self.deleted_bytes += deleted_bytes(key.bytes);
+        self.deleted.push_back((older, key.bytes.into()));
     }
 
     /// Appends an entry's version to the log. A long value retires with it.
@@ -349,7 +349,7 @@ impl Writer {
     }
 
     fn wants_reclaim(&self) -> bool {
-        !self.retired.is_empty() || !self.taken.is_empty() || self.ends.is_long()
+        !self.retired.is_empty() || !self.deleted.is_empty() || self.ends.is_long()
     }
 
     /// Uses again what no reader can reach.
@@ -369,10 +369,10 @@ impl Writer {
             }
         }
         for _ in 0..purged_max {
-            let Some((position, key)) = self.taken.pop_front_if(|(at, _)| *at < of_keys) else {
+            let Some((position, key)) = self.deleted.pop_front_if(|(at, _)| *at < of_keys) else {
                 break;
             };
-            self.taken_bytes -= taken_bytes(&key);
+            self.deleted_bytes -= deleted_bytes(&key);
             self.purge(shared, position, &key);
         }
     }
@@ -402,13 +402,14 @@ impl Writer {
             + self.values.ever() * super::shared::VALUE_EXTENT as u64
             + self.separators.ever() * 8;
         let lists = (self.retired.capacity() * size_of::<(u64, Retired)>()) as u64
-            + ((self.taken.capacity() - self.taken.len()) * size_of::<(u64, Box<[u8]>)>()) as u64
-            + self.taken_bytes;
+            + ((self.deleted.capacity() - self.deleted.len()) * size_of::<(u64, Box<[u8]>)>())
+                as u64
+            + self.deleted_bytes;
         words * 8 + self.ends.bytes() + lists
     }
 }
 
-/// The oldest state that is read, for versions, for nodes and values, and for keys that were taken away: the same, without a mistake.
+/// The oldest state that is read, for versions, for nodes and values, and for keys that were deleted: the same, without a mistake.
 #[cfg(not(test))]
 fn oldest_of_each(_shared: &Shared, oldest: u64) -> [u64; 3] {
     [oldest; 3]
