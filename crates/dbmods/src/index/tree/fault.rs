@@ -56,6 +56,16 @@ impl Fault {
         assert!(is_right || RETRIES.get() < MAX, "it waits for ever");
     }
 
+    /// Between a reader's look at the root and its look at the root's version: roots change seldom, so this one waits longer.
+    pub(super) fn pause_at_root(self) {
+        const WAIT: std::time::Duration = std::time::Duration::from_micros(200);
+        let pauses = PAUSES.get().wrapping_add(1);
+        PAUSES.set(pauses);
+        if self == Self::KeepsRoot && pauses.is_multiple_of(4) {
+            std::thread::sleep(WAIT);
+        }
+    }
+
     /// Lets another thread in now and then.
     pub(super) fn pause(self) {
         if matches!(self, Self::None | Self::Panics) {

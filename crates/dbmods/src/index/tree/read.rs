@@ -31,12 +31,12 @@ impl Shared {
         let mut height = root.height;
         if height == 0 {
             let leaf = self.leaves.node(root.number);
-            self.pause();
+            self.pause_at_root();
             let version = lock::read(&leaf[LOCK])?;
             return self.is_root(root).then_some((leaf, version));
         }
         let mut node = self.inners.node(root.number);
-        self.pause();
+        self.pause_at_root();
         let mut version = lock::read(&node[LOCK])?;
         if !self.is_root(root) {
             return None;

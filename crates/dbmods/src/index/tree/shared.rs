@@ -177,6 +177,13 @@ impl Shared {
         self.fault.pause();
     }
 
+    /// The same between the root and its version.
+    #[inline(always)]
+    pub(super) fn pause_at_root(&self) {
+        #[cfg(test)]
+        self.fault.pause_at_root();
+    }
+
     /// In tests, counts reads that begin anew.
     #[inline(always)]
     pub(super) fn retry(&self) {
