@@ -68,6 +68,8 @@ impl Default for TreeOptions {
 }
 
 /// The engine in memory. See [the module](super) for what it promises; its data is lost with it.
+///
+/// Its memory asks for huge pages, so an empty one may take up to 8 MiB, which [`Usage::bytes`] does not count. Many small ranges are better off in one tree.
 pub struct Tree {
     shared: Shared,
     writer: Mutex<Writer>,

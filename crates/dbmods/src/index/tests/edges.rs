@@ -142,7 +142,7 @@ fn sessions_end_and_begin() {
 #[test]
 fn a_snapshot_fills_what_versions_may_take_and_nothing_breaks() {
     let options = TreeOptions {
-        versions_bytes_max: 1 << 18,
+        versions_bytes_max: if cfg!(miri) { 1 << 14 } else { 1 << 18 },
         ..TreeOptions::default()
     };
     let tree = tree(options);
@@ -173,7 +173,7 @@ fn a_snapshot_fills_what_versions_may_take_and_nothing_breaks() {
 /// Puts and deletes of ranges of keys that move on, so many keys a transaction.
 fn memory_is_used_again(together: usize, holds: bool) {
     let tree = tree(TreeOptions::default());
-    let (rounds, keys) = if cfg!(miri) { (4, 64u64) } else { (30, 5000) };
+    let (rounds, keys) = if cfg!(miri) { (4, 32u64) } else { (30, 5000) };
     let session = tree.clone().session().expect("the first");
     let mut snapshot = holds.then(|| Snapshot::of(session).expect("holds none"));
     let mut bytes = Vec::new();
@@ -325,7 +325,7 @@ fn ranges_are_those_of_a_sorted_list() {
     ]);
     let ends: Vec<Vec<u8>> = ends
         .into_iter()
-        .step_by(if cfg!(miri) { 29 } else { 3 })
+        .step_by(if cfg!(miri) { 80 } else { 3 })
         .collect();
     each_engine(|index| {
         for key in &keys {
@@ -356,7 +356,7 @@ fn ranges_are_those_of_a_sorted_list() {
 /// The usual ways to go on behind a row, at every page and with the longest keys.
 #[test]
 fn a_scan_goes_on_behind_its_last_key() {
-    let keys: Vec<Vec<u8>> = (0..40u8)
+    let keys: Vec<Vec<u8>> = (0..if cfg!(miri) { 12 } else { 40u8 })
         .map(|last| [&vec![7; KEY_BYTES_MAX - 1][..], &[last]].concat())
         .collect();
     each_engine(|index| {
@@ -390,7 +390,7 @@ fn calls_say_which_state_they_read() {
         let mut session = index.clone().session().expect("the first");
         let mut held = index.clone().session().expect("the second");
         let mut before = 0;
-        for round in 0..20u8 {
+        for round in 0..if cfg!(miri) { 3 } else { 20u8 } {
             let state = index.put(b"key", &[round]).expect("writes");
             assert!(state > before, "{state} after {before}");
             let same = index.delete(b"none").expect("changes nothing");
@@ -416,33 +416,39 @@ fn calls_say_which_state_they_read() {
 
 #[test]
 fn a_range_is_emptied_in_steps() {
+    // Miri takes some hundred times as long.
+    let tenth = if cfg!(miri) { 5 } else { 50 };
     each_engine(|index| {
         let key_of = |key: u64| key.to_be_bytes();
-        for key in 0..500 {
+        for key in 0..10 * tenth {
             index.put(&key_of(key), &[1; 50]).expect("writes");
         }
         let mut session = index.clone().session().expect("the first");
         let snapshot = Snapshot::of(index.clone().session().expect("the second"));
         let mut snapshot = snapshot.expect("holds none");
-        let (from, to) = (key_of(100), key_of(350));
+        let (from, to) = (key_of(2 * tenth), key_of(7 * tenth));
         let range = KeyRange::from(&from).before(&to);
+        let (step, half) = (16 * tenth as usize / 10, 5 * tenth as usize);
         let mut taken = Vec::new();
         loop {
-            let deleted = index.delete_range(range, 80).expect("deletes");
+            let deleted = index.delete_range(range, step).expect("deletes");
             let left = rows(&mut *session, range, usize::MAX).len();
             assert!(session.state() >= deleted.state);
             taken.push(deleted.keys);
-            assert_eq!(taken.iter().sum::<usize>() + left, 250);
-            if deleted.keys < 80 {
+            assert_eq!(taken.iter().sum::<usize>() + left, half);
+            if deleted.keys < step {
                 break;
             }
         }
-        assert_eq!(taken, [80, 80, 80, 10]);
-        assert_eq!(rows(&mut *session, KeyRange::ALL, usize::MAX).len(), 250);
-        assert_eq!(rows(&mut snapshot, KeyRange::ALL, usize::MAX).len(), 500);
-        assert_eq!(index.usage().expect("reads").keys, 250);
+        assert_eq!(taken, [step, step, step, half - 3 * step]);
+        assert_eq!(rows(&mut *session, KeyRange::ALL, usize::MAX).len(), half);
+        assert_eq!(
+            rows(&mut snapshot, KeyRange::ALL, usize::MAX).len(),
+            2 * half
+        );
+        assert_eq!(index.usage().expect("reads").keys as usize, half);
         let before = index.usage().expect("reads").newest;
-        let deleted = index.delete_range(range, 80).expect("deletes");
+        let deleted = index.delete_range(range, step).expect("deletes");
         assert_eq!(
             (deleted.keys, deleted.state),
             (0, before),

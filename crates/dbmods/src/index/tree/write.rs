@@ -64,6 +64,9 @@ pub(super) struct Writer {
 const PURGED_MAX: usize = 4;
 const PURGED_A_WRITE: usize = 2;
 
+/// Levels of inner nodes, at most: there are no more numbers of nodes, and an inner node that is not the root has two children and more.
+const LEVELS_MAX: usize = 32;
+
 /// Bytes that a key in `deleted` takes.
 fn deleted_bytes(key: &[u8]) -> u64 {
     (size_of::<(u64, Box<[u8]>)>() + key.len().next_multiple_of(16)) as u64
@@ -206,13 +209,13 @@ impl Writer {
     fn inner_splits(&self, shared: &Shared, mut splits: usize) -> usize {
         let nodes = self.inners.in_use();
         let mut all = 0;
-        // A root above the old one may itself fill up.
-        for _ in 0..shared.root().height + 2 {
+        for _ in 0..shared.root().height {
             // A node that was there may be full, and splits at once. One that a split made takes a child before it is full, and splits with the next.
             splits = splits.min(nodes + splits / 2 + 1);
             all += splits;
         }
-        all
+        // Above the root there are new nodes alone: half as many on each level, and one more on each that is begun.
+        all + splits + LEVELS_MAX
     }
 
     /// Bytes that serve older states, or wait until nobody reads these.
