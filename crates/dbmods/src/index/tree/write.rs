@@ -64,7 +64,7 @@ pub(super) struct Writer {
 const PURGED_MAX: usize = 4;
 const PURGED_A_WRITE: usize = 2;
 
-/// Levels of inner nodes, at most: there are no more numbers of nodes, and an inner node that is not the root has two children and more.
+/// More levels of inner nodes than a tree has.
 const LEVELS_MAX: usize = 32;
 
 /// Bytes that a key in `deleted` takes.
