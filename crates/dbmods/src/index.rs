@@ -49,10 +49,13 @@
 //! * **Isolation.** A transaction ([`Index::apply`]) is seen whole or not at all. One call of a session reads one snapshot, the newest
 //!   that was committed when the call began; a [`Snapshot`] reads the same one in every call. Transactions write without reading, so they are
 //!   serialisable; reads are snapshot reads. A read that begins after a write returned sees that write.
-//! * **Readers** take no lock and never wait for a transaction.
+//! * **Readers** never wait for a transaction. One of a [`Tree`] takes no lock, and waits while a writer changes a node that it needs, some hundred
+//!   instructions. One of an [`Lmdb`] takes a lock where it begins to read a state: in each call, or once for a [`Snapshot`].
 //! * **Writers** take turns, one transaction at a time, as in LMDB. Writes to several ranges go in parallel when each range is an index of its own.
+//! * **States** have numbers ([`Index::apply`], [`Reads::state`]), so that whoever reads can tell which writes it saw.
 //! * **Durability** is a property of the engine: none for [`Tree`], as asked for [`Lmdb`] ([`Durability`]).
-//! * **Memory.** A snapshot that is held keeps what it sees, so the index grows while others write.
+//! * **Memory.** A snapshot that is held keeps what it sees, so the index grows while others write. When that is as large as it may become, all
+//!   transactions fail with [`IndexError::Full`] until the snapshot is released. [`Usage::oldest`] tells how far back the oldest one is.
 
 pub mod burst;
 pub mod drive;

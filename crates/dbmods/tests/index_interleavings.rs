@@ -26,8 +26,9 @@ use loom::thread::spawn;
 use registry::Registry;
 use sync::{AtomicU64, Ordering};
 
-/// Runs `scenario` in every order. Three times held up is one more than finds most faults, see loom's documentation.
-fn explore(name: &str, scenario: impl Fn() + Send + Sync + 'static) {
+/// Runs `scenario` in every order in which no thread is held up more than three times: most faults need two (loom's documentation). Gives how many
+/// orders there were.
+fn explore(name: &str, scenario: impl Fn() + Send + Sync + 'static) -> usize {
     let orders = std::sync::Arc::new(Count::new(0));
     let counted = orders.clone();
     let mut model = loom::model::Builder::new();
@@ -38,6 +39,13 @@ fn explore(name: &str, scenario: impl Fn() + Send + Sync + 'static) {
     });
     let orders = orders.load(std::sync::atomic::Ordering::Relaxed);
     println!("{name}: {orders} orders");
+    orders
+}
+
+/// The same, in `least` orders at least: fewer would mean that the threads no longer meet.
+fn explore_all(name: &str, least: usize, scenario: impl Fn() + Send + Sync + 'static) {
+    let orders = explore(name, scenario);
+    assert!(orders >= least, "{name}: {orders} orders alone");
 }
 
 /// What is said of `scenario` in the order in which it fails.
@@ -99,7 +107,7 @@ fn reads_are_whole(mistake: Misread, writes: u64) {
             return;
         };
         let (first, second) = read.load();
-        if lock::holds(&read.lock, version) || mistake == Misread::NotChecked {
+        if lock::unchanged(&read.lock, version) || mistake == Misread::NotChecked {
             assert_eq!(first, second, "a torn read");
             assert!(first <= writes, "a read of what lies there later");
         }
@@ -124,10 +132,10 @@ fn reads_are_whole(mistake: Misread, writes: u64) {
 
 #[test]
 fn a_reader_sees_one_version_of_a_node() {
-    explore("one write and the end", || {
+    explore_all("one write and the end", 100, || {
         reads_are_whole(Misread::None, 1)
     });
-    explore("two writes and the end", || {
+    explore_all("two writes and the end", 100, || {
         reads_are_whole(Misread::None, 2)
     });
 }
@@ -150,9 +158,97 @@ fn finds_a_node_that_is_used_again_and_not_obsolete() {
     assert!(said.contains("torn") || said.contains("later"), "{said}");
 }
 
-/// A way to forget too early.
+/// A way to go from a node to its child wrong.
 #[derive(Clone, Copy, PartialEq)]
 enum Misstep {
+    None,
+    /// The node's version is not asked for when the child's is known.
+    ParentNotChecked,
+    /// The child's version is not asked for when its words were read.
+    ChildNotChecked,
+    /// The writer changes the child without the lock of its parent.
+    ParentNotLocked,
+}
+
+/// A node with two children. A split moves what a reader looks for from the first to the second.
+fn a_reader_finds_what_a_split_moves(mistake: Misstep) {
+    struct Tree {
+        parent: AtomicU64,
+        /// Where the reader's key lies.
+        child: AtomicU64,
+        children: [Node; 2],
+    }
+    let tree = Arc::new(Tree {
+        parent: AtomicU64::new(0),
+        child: AtomicU64::new(0),
+        children: [Node::new(), Node::new()],
+    });
+    tree.children[0].store(1);
+    let shared = tree.clone();
+    let reader = spawn(move || {
+        let Some(version) = lock::read(&shared.parent) else {
+            return;
+        };
+        let number = shared.child.load(Ordering::Relaxed) as usize;
+        if !lock::unchanged(&shared.parent, version) {
+            return;
+        }
+        let child = &shared.children[number];
+        let Some(child_version) = lock::read(&child.lock) else {
+            return;
+        };
+        if mistake != Misstep::ParentNotChecked && !lock::unchanged(&shared.parent, version) {
+            return;
+        }
+        let seen = child.load();
+        if mistake == Misstep::ChildNotChecked || lock::unchanged(&child.lock, child_version) {
+            assert_eq!(seen, (1, 1), "it is not where the parent said");
+        }
+    });
+    let [left, right] = &tree.children;
+    right.store(1);
+    let locks_parent = mistake != Misstep::ParentNotLocked;
+    if locks_parent {
+        lock::lock(&tree.parent);
+    }
+    lock::lock(&left.lock);
+    left.store(0);
+    tree.child.store(1, Ordering::Relaxed);
+    lock::unlock(&left.lock);
+    if locks_parent {
+        lock::unlock(&tree.parent);
+    }
+    reader.join().expect("a reader ends");
+}
+
+#[test]
+fn a_reader_goes_from_a_node_to_its_child() {
+    explore_all("a split", 100, || {
+        a_reader_finds_what_a_split_moves(Misstep::None);
+    });
+}
+
+#[test]
+fn finds_a_reader_that_does_not_check_the_parent_again() {
+    let said = found(|| a_reader_finds_what_a_split_moves(Misstep::ParentNotChecked));
+    assert!(said.contains("not where"), "{said}");
+}
+
+#[test]
+fn finds_a_reader_that_does_not_check_the_child() {
+    let said = found(|| a_reader_finds_what_a_split_moves(Misstep::ChildNotChecked));
+    assert!(said.contains("not where"), "{said}");
+}
+
+#[test]
+fn finds_a_split_without_the_lock_of_the_parent() {
+    let said = found(|| a_reader_finds_what_a_split_moves(Misstep::ParentNotLocked));
+    assert!(said.contains("not where"), "{said}");
+}
+
+/// A way to forget too early.
+#[derive(Clone, Copy, PartialEq)]
+enum Forgets {
     None,
     /// A reader leaves before it has read.
     ExitsFirst,
@@ -166,7 +262,7 @@ enum Misstep {
 const KEPT: u64 = 7;
 
 /// A writer replaces a value `writes` times: the old one stays where it is until no reader needs it. A reader of a state below reads the old one.
-fn what_is_read_is_kept(mistake: Misstep, writes: u64) {
+fn what_is_read_is_kept(mistake: Forgets, writes: u64) {
     struct World {
         registry: Registry,
         /// The position of the last write.
@@ -184,14 +280,14 @@ fn what_is_read_is_kept(mistake: Misstep, writes: u64) {
     let reader = spawn(move || {
         let registry = &shared.registry;
         let state = match mistake {
-            Misstep::OldState => {
+            Forgets::OldState => {
                 let state = registry.committed();
                 registry.enter(&seat);
                 state
             }
             _ => registry.enter(&seat),
         };
-        if mistake == Misstep::ExitsFirst {
+        if mistake == Forgets::ExitsFirst {
             registry.exit(&seat);
         }
         let position = shared.position.load(Ordering::Acquire);
@@ -203,7 +299,7 @@ fn what_is_read_is_kept(mistake: Misstep, writes: u64) {
                 "a version that was forgotten"
             );
         }
-        if mistake != Misstep::ExitsFirst {
+        if mistake != Forgets::ExitsFirst {
             registry.exit(&seat);
         }
     });
@@ -213,7 +309,7 @@ fn what_is_read_is_kept(mistake: Misstep, writes: u64) {
         head += 2;
         world.registry.commit(head);
         let oldest = match mistake {
-            Misstep::AsksNobody => head,
+            Forgets::AsksNobody => head,
             _ => world.registry.oldest(),
         };
         if oldest < head {
@@ -228,32 +324,34 @@ fn what_is_read_is_kept(mistake: Misstep, writes: u64) {
 
 #[test]
 fn a_version_that_is_read_is_kept() {
-    explore("one write", || what_is_read_is_kept(Misstep::None, 1));
-    explore("two writes", || what_is_read_is_kept(Misstep::None, 2));
-    explore("three writes", || what_is_read_is_kept(Misstep::None, 3));
+    explore_all("one write", 100, || what_is_read_is_kept(Forgets::None, 1));
+    explore_all("two writes", 100, || what_is_read_is_kept(Forgets::None, 2));
+    explore_all("three writes", 100, || {
+        what_is_read_is_kept(Forgets::None, 3)
+    });
 }
 
 #[test]
 fn finds_a_writer_that_asks_nobody() {
-    let said = found(|| what_is_read_is_kept(Misstep::AsksNobody, 1));
+    let said = found(|| what_is_read_is_kept(Forgets::AsksNobody, 1));
     assert!(said.contains("forgotten"), "{said}");
 }
 
 #[test]
 fn finds_a_reader_that_leaves_before_it_reads() {
-    let said = found(|| what_is_read_is_kept(Misstep::ExitsFirst, 1));
+    let said = found(|| what_is_read_is_kept(Forgets::ExitsFirst, 1));
     assert!(said.contains("forgotten"), "{said}");
 }
 
 #[test]
 fn finds_a_reader_of_a_state_that_it_did_not_announce() {
-    let said = found(|| what_is_read_is_kept(Misstep::OldState, 2));
+    let said = found(|| what_is_read_is_kept(Forgets::OldState, 2));
     assert!(said.contains("forgotten"), "{said}");
 }
 
 #[test]
 fn slots_are_taken_once_and_given_back() {
-    explore("two sessions for one slot", || {
+    explore_all("two sessions for one slot", 6, || {
         let registry = Arc::new(Registry::new(1));
         let shared = registry.clone();
         let other = spawn(move || match shared.claim() {

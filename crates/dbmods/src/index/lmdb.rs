@@ -3,121 +3,179 @@
 //! LMDB 0.9 from `mdb.master`, as lmdb-master-sys compiles it. Its own documentation (lmdb.h) is the source for what the flags promise.
 #![allow(unsafe_code)]
 
+mod unflushed;
+
 use std::fmt;
 use std::ops::Bound;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use heed::types::Bytes;
 use heed::{
     CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, RwTxn, WithoutTls,
 };
 
+use self::unflushed::Unflushed;
 use super::{
     Deleted, Durability, EachRow, Found, Holder, Index, IndexError, KEY_BYTES_MAX, KeyRange, Keys,
     Reads, Session, Usage, Values, Write,
 };
 
-/// What LMDB is told for a durability, if it has it.
-///
-/// * `None`: nothing is flushed (`MDB_NOSYNC`, and `MDB_WRITEMAP`, with which it is fastest).
-/// * `Commit`: data are flushed at each commit, the page that makes them public is not (`MDB_NOMETASYNC`).
-/// * `Sync`: both are flushed at each commit.
-fn flags(durability: Durability) -> Result<EnvFlags, IndexError> {
-    // A read of a random key has no use for the pages behind it.
-    let flags = EnvFlags::NO_READ_AHEAD;
-    match durability {
-        Durability::None => Ok(flags | EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP),
-        Durability::Commit => Ok(flags | EnvFlags::NO_META_SYNC),
-        Durability::Sync => Ok(flags),
-        Durability::Volatile => Err(IndexError::Durability {
-            engine: NAME,
-            durability: durability.word(),
-        }),
-    }
-}
-
 /// How LMDB is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LmdbOptions {
-    /// The folder of its two files. It is made if it is not there. A process opens a folder once.
+    /// The folder of its files. It is made if it is not there. It belongs to this index: nothing else may write to what is in it.
     pub folder: PathBuf,
     /// The largest size of the file. It takes no room before it is used, but never grows beyond this; [`Lmdb::map_bytes`] says what data need.
     pub map_bytes: u64,
-    /// Sessions that may be open at once.
+    /// Sessions that may be open at once, in all processes that have the folder open.
     pub sessions_max: u32,
-    /// What commits survive.
+    /// What commits survive. Not [`Durability::Volatile`].
     pub durability: Durability,
+    /// Lets the system read pages ahead of those that are wanted. It helps scans of a file that is not in memory, and hurts reads of single keys.
+    pub read_ahead: bool,
+}
+
+impl LmdbOptions {
+    /// 126 sessions, [`Durability::Sync`], no reading ahead.
+    pub fn new(folder: impl Into<PathBuf>, map_bytes: u64) -> Self {
+        Self {
+            folder: folder.into(),
+            map_bytes,
+            sessions_max: 126,
+            durability: Durability::Sync,
+            read_ahead: false,
+        }
+    }
+
+    /// What LMDB is told.
+    ///
+    /// * `None`: nothing is flushed (`MDB_NOSYNC`), and pages are written in place (`MDB_WRITEMAP`), with which it is fastest. `MDB_MAPASYNC` in place of
+    ///   the former would add a call that does nothing on Linux: msync(2) says so of `MS_ASYNC`.
+    /// * `Commit`: data are flushed at each commit, the page that makes them public is not (`MDB_NOMETASYNC`).
+    /// * `Sync`: both are flushed at each commit.
+    fn flags(&self) -> Result<EnvFlags, IndexError> {
+        let flags = match self.read_ahead {
+            true => EnvFlags::empty(),
+            false => EnvFlags::NO_READ_AHEAD,
+        };
+        match self.durability {
+            Durability::None => Ok(flags | EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP),
+            Durability::Commit => Ok(flags | EnvFlags::NO_META_SYNC),
+            Durability::Sync => Ok(flags),
+            Durability::Volatile => Err(IndexError::Durability {
+                engine: NAME,
+                durability: self.durability.word(),
+            }),
+        }
+    }
 }
 
 /// The engine over LMDB. See [the module](super) for what it promises.
 ///
 /// A transaction of LMDB's is one transaction here, and a snapshot is a read transaction of LMDB's. A held one keeps pages from being used again, so the
 /// file grows while others write.
+///
+/// Each call of a session that holds nothing begins a read transaction, for which LMDB takes a lock that all of its readers share, and searches its table of
+/// them. A [`Snapshot`](super::Snapshot) pays that once for many calls, and is LMDB's best setting for reads of single keys.
+///
+/// Under [`Durability::None`] pages of the file are memory of the process. A disk that fills up ends the process with `SIGBUS` then, and a stray write of any
+/// code in the process may damage the data.
 pub struct Lmdb {
     env: Env<WithoutTls>,
     database: Database<'static, Bytes, Bytes>,
     map_bytes: u64,
+    page_bytes: u64,
     durability: Durability,
     sessions: AtomicU64,
     sessions_max: u64,
+    /// The one read transaction that no session has.
+    counts: Mutex<()>,
+    unflushed: Option<Unflushed>,
 }
 
 const NAME: &str = "lmdb";
-/// Bytes of LMDB's pages on machines with pages of 4 KiB.
-const PAGE: u64 = 4096;
+
+/// Bytes of the pages of a new file: the system's, but not more than LMDB can count.
+fn page_bytes() -> u64 {
+    rustix::param::page_size().min(1 << 15) as u64
+}
 
 impl Lmdb {
     /// Bytes of a map that holds so many records, whatever order they are written in, with the copies that updates make: pages that are half full, and
     /// half as much again. A value of more than half a page takes pages of its own.
     pub fn map_bytes(records: u64, key_bytes: u64, value_bytes: u64) -> u64 {
+        let page = page_bytes();
         let node = 10 + key_bytes + value_bytes;
-        let per_record = match node > PAGE / 2 - 16 {
-            true => (value_bytes + 16).next_multiple_of(PAGE) + 2 * (18 + key_bytes),
+        let per_record = match node > page / 2 - 16 {
+            true => (value_bytes + 16).next_multiple_of(page) + 2 * (18 + key_bytes),
             false => 2 * node,
         };
         let data = records.saturating_mul(per_record);
-        (data.saturating_add(data / 2).saturating_add(16 << 20)).next_multiple_of(PAGE)
+        let map = data.saturating_add(data / 2).saturating_add(16 << 20);
+        map.next_multiple_of(rustix::param::page_size() as u64)
     }
 
     /// Opens the index of a folder, or makes one.
     ///
     /// # Errors
-    /// [`IndexError::Durability`] for a volatile one, [`IndexError::Folder`], [`IndexError::Disk`] if the file system has no room for the whole map, [`IndexError::Lmdb`].
+    /// [`IndexError::Durability`] for a volatile one, [`IndexError::Unclean`] for a file that a crash of the system may have damaged,
+    /// [`IndexError::Disk`] if the file system has no room for the whole map, [`IndexError::Folder`], [`IndexError::Lmdb`].
     pub fn open(options: &LmdbOptions) -> Result<Self, IndexError> {
         let folder = &options.folder;
-        let flags = flags(options.durability)?;
+        let flags = options.flags()?;
         let refused = |source| IndexError::Folder {
             path: folder.display().to_string(),
             source,
         };
-        std::fs::create_dir_all(folder).map_err(refused)?;
+        make_folder(folder).map_err(refused)?;
         admit(folder, options.map_bytes).map_err(refused)??;
-        let map_bytes = options.map_bytes.next_multiple_of(PAGE);
+        let makes = options.durability == Durability::None;
+        let unflushed = Unflushed::open(folder, makes).map_err(refused)??;
+        let map_bytes = (options.map_bytes).next_multiple_of(rustix::param::page_size() as u64);
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         open.map_size(usize::try_from(map_bytes).unwrap_or(usize::MAX));
-        open.max_readers(options.sessions_max);
-        // SAFETY: without `NO_LOCK`, processes exclude each other by LMDB's lock file, and `NO_SYNC` leaves a file that is broken only if the system crashes,
-        // which the option's documentation says. What remains is that nobody else may write to the file while it is mapped; a folder that is given
-        // to this index is the index's.
+        open.max_readers(options.sessions_max.saturating_add(1));
+        // SAFETY: without `NO_LOCK`, processes exclude each other by LMDB's lock file. With `NO_SYNC`, a crash of the system may leave a file that is broken,
+        // which `Unflushed` refuses. `NO_META_SYNC` leaves a whole one (lmdb.h). What remains is that nobody else may write to the file while it is mapped,
+        // which the option's documentation asks for.
         let env = unsafe {
             open.flags(flags);
             open.open(folder)?
         };
+        // Readers of processes that were killed would keep their pages for ever.
+        env.clear_stale_readers()?;
         let txn = env.write_txn()?;
         let made =
             env.create_databases_and_commit(txn, |opener, txn| -> Result<_, heed::Error> {
                 let database = opener.create_database::<Bytes, Bytes>(txn, None)?;
                 Ok(CommitOrAbort::<_, ()>::Commit(database))
             })?;
+        let unflushed = match unflushed {
+            // What an earlier process left is flushed here, as commits are from now on.
+            Some(unflushed) if !makes => {
+                env.force_sync()?;
+                unflushed.remove().map_err(refused)?;
+                None
+            }
+            unflushed => unflushed,
+        };
+        if options.durability == Durability::Sync {
+            unflushed::sync_folder(folder).map_err(refused)?;
+        }
+        let page_bytes = u64::from(env.unnamed_database_stat().page_size);
         Ok(Self {
             database: made.unwrap_commit(),
             env,
             map_bytes,
+            page_bytes,
             durability: options.durability,
             sessions: AtomicU64::new(0),
             sessions_max: u64::from(options.sessions_max),
+            counts: Mutex::new(()),
+            unflushed,
         })
     }
 
@@ -129,15 +187,77 @@ impl Lmdb {
                 limit_bytes: self.map_bytes,
                 remedy: "release the snapshots that are held, or open it with a larger map",
             },
+            heed::Error::Mdb(MdbError::ReadersFull) => IndexError::Sessions {
+                max: usize::try_from(self.sessions_max).unwrap_or(usize::MAX),
+            },
             error => IndexError::Lmdb(error),
+        }
+    }
+
+    /// Calls `does` again if LMDB is full of what processes left that were killed.
+    fn retried<T>(&self, does: impl Fn() -> Result<T, heed::Error>) -> Result<T, IndexError> {
+        match does() {
+            Err(heed::Error::Mdb(MdbError::MapFull | MdbError::ReadersFull))
+                if self.env.clear_stale_readers()? > 0 =>
+            {
+                does()
+            }
+            done => done,
+        }
+        .map_err(|error| self.error(error))
+    }
+
+    /// Begins to read the newest state.
+    #[inline]
+    fn read(&self) -> Result<RoTxn<'_, WithoutTls>, IndexError> {
+        self.retried(|| self.env.read_txn())
+    }
+
+    /// Carries out a transaction, which says how many keys it changed. Gives the state that it made, and that number.
+    fn transaction(
+        &self,
+        write: impl Fn(&mut RwTxn<'_>) -> Result<usize, heed::Error>,
+    ) -> Result<(u64, usize), IndexError> {
+        self.retried(|| {
+            let mut txn = self.env.write_txn()?;
+            let changed = write(&mut txn)?;
+            let number = txn.id() as u64;
+            txn.commit()?;
+            // LMDB commits nothing where nothing was changed, and the next transaction gets the number.
+            Ok((number - u64::from(changed == 0), changed))
+        })
+    }
+}
+
+impl Drop for Lmdb {
+    fn drop(&mut self) {
+        let Some(unflushed) = self.unflushed.take() else {
+            return;
+        };
+        // If it cannot be flushed, or the file stays, the index is only refused after a crash of the system.
+        if self.env.force_sync().is_ok() {
+            drop(unflushed.remove());
         }
     }
 }
 
-/// Refuses a map that would not fit. What its file takes already counts as free.
+/// Makes a folder, and brings its name to the disk.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(folder)?;
+    match folder.canonicalize()?.parent() {
+        Some(parent) => unflushed::sync_folder(parent),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a map that would not fit. The room that its file takes already counts as free.
 fn admit(folder: &Path, map_bytes: u64) -> std::io::Result<Result<(), IndexError>> {
     let system = rustix::fs::statvfs(folder)?;
-    let there = std::fs::metadata(folder.join("data.mdb")).map_or(0, |file| file.len());
+    // Not its length, which is the map's with `MDB_WRITEMAP`.
+    let there = std::fs::metadata(folder.join("data.mdb")).map_or(0, |file| file.blocks() * 512);
     let free_bytes = system.f_bavail.saturating_mul(system.f_frsize);
     if map_bytes > free_bytes.saturating_add(there) {
         return Ok(Err(IndexError::Disk {
@@ -168,7 +288,7 @@ impl Index for Lmdb {
         };
         match open < reader.index.sessions_max {
             true => Ok(Box::new(reader)),
-            false => Err(reader.index.sessions_are_open()),
+            false => Err(reader.index.error(heed::Error::Mdb(MdbError::ReadersFull))),
         }
     }
 
@@ -176,7 +296,7 @@ impl Index for Lmdb {
         for write in writes {
             write.check()?;
         }
-        self.transaction(|txn| {
+        let (state, _) = self.transaction(|txn| {
             let mut changed = 0;
             for write in writes {
                 changed += match write {
@@ -185,8 +305,8 @@ impl Index for Lmdb {
                 }?;
             }
             Ok(changed)
-        })
-        .map(|(state, _)| state)
+        })?;
+        Ok(state)
     }
 
     fn delete_range(&self, range: KeyRange<'_>, limit: usize) -> Result<Deleted, IndexError> {
@@ -210,49 +330,17 @@ impl Index for Lmdb {
     }
 
     fn usage(&self) -> Result<Usage, IndexError> {
+        let _alone = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let txn = self.read()?;
         let newest = txn.id() as u64;
         Ok(Usage {
             keys: self.database.len(&txn)?,
-            bytes: (self.env.info().last_page_number as u64 + 1) * PAGE,
+            bytes: (self.env.info().last_page_number as u64 + 1) * self.page_bytes,
             versions_bytes: 0,
             sessions: self.sessions.load(Ordering::Relaxed),
             newest,
             oldest: newest,
         })
-    }
-}
-
-impl Lmdb {
-    /// Carries out a transaction, which says how many keys it changed. Gives the state that it made, and that number.
-    fn transaction(
-        &self,
-        write: impl FnOnce(&mut RwTxn<'_>) -> Result<usize, heed::Error>,
-    ) -> Result<(u64, usize), IndexError> {
-        let mut txn = self.env.write_txn()?;
-        let changed = write(&mut txn).map_err(|error| self.error(error))?;
-        let number = txn.id() as u64;
-        txn.commit().map_err(|error| self.error(error))?;
-        // LMDB commits nothing where nothing was changed, and the next transaction gets the number.
-        let state = number - u64::from(changed == 0);
-        Ok((state, changed))
-    }
-
-    fn sessions_are_open(&self) -> IndexError {
-        IndexError::Sessions {
-            max: usize::try_from(self.sessions_max).unwrap_or(usize::MAX),
-        }
-    }
-
-    fn read(&self) -> Result<RoTxn<'_, WithoutTls>, IndexError> {
-        self.env.read_txn().map_err(|error| self.read_error(error))
-    }
-
-    fn read_error(&self, error: heed::Error) -> IndexError {
-        match error {
-            heed::Error::Mdb(MdbError::ReadersFull) => self.sessions_are_open(),
-            error => self.error(error),
-        }
     }
 }
 
@@ -265,8 +353,10 @@ impl fmt::Debug for Lmdb {
     }
 }
 
+type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// A range as LMDB takes it: no key is longer than the longest. None if it is empty.
-fn bounds(range: KeyRange<'_>) -> Option<(Bound<&[u8]>, Bound<&[u8]>)> {
+fn bounds(range: KeyRange<'_>) -> Option<Bounds<'_>> {
     if range.is_empty() {
         return None;
     }
@@ -387,8 +477,8 @@ impl Session for Reader {
         if self.held.is_some() {
             return Err(IndexError::Held);
         }
-        let txn = self.index.env.clone().static_read_txn();
-        let txn = txn.map_err(|error| self.index.read_error(error))?;
+        let index = &self.index;
+        let txn = index.retried(|| index.env.clone().static_read_txn())?;
         self.state = txn.id() as u64;
         self.held = Some(txn);
         Ok(self.state)

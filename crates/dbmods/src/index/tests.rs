@@ -4,7 +4,11 @@ mod checker;
 mod edges;
 mod history;
 #[cfg(not(miri))]
+<<<<<<< HEAD
 mod lookups;
+=======
+mod lmdb;
+>>>>>>> index
 mod model;
 
 use std::sync::Arc;
@@ -18,10 +22,8 @@ use super::{Found, Index, KeyRange, Reads, Tree, TreeOptions};
 fn lmdb() -> (Arc<Lmdb>, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let index = Lmdb::open(&LmdbOptions {
-        folder: folder.path().join("index"),
-        map_bytes: 64 << 20,
-        sessions_max: 126,
         durability: Durability::None,
+        ..LmdbOptions::new(folder.path().join("index"), 64 << 20)
     });
     (Arc::new(index.expect("a map of 64 MiB")), folder)
 }

@@ -2,7 +2,7 @@
 //!
 //! * **Nodes** are arrays of words, leaves of 4 KiB and inner nodes of 2.75 KiB with up to 112 entries ([`node`]). Values of up to 512 bytes lie
 //!   in their leaf ([`leaf`], [`slot`]), so that a scan reads memory in sequence and a leaf's lines are all that a read waits for.
-//! * **Readers** hold no lock ([`lock`]: optimistic lock coupling). One that meets a change of the node it reads begins anew. It waits while a writer is within
+//! * **Readers** take no lock ([`lock`]: optimistic lock coupling). One that meets a change of the node it reads begins anew. It waits while a writer is within
 //!   a node that it needs, which is some hundred instructions; it never waits for a transaction.
 //! * **Versions**: the newest in place, older ones in a log whose positions are the time ([`log`]).
 //! * **Reclamation**: readers announce the state they read ([`registry`]), which says what versions and nodes nobody can reach.
@@ -52,7 +52,8 @@ use super::{
 pub struct TreeOptions {
     /// Sessions that may be open at once. Each takes 128 bytes.
     pub sessions_max: usize,
-    /// Bytes of versions that snapshots may keep. They take memory as they come.
+    /// Bytes of versions that snapshots may keep, after which transactions fail. They take memory as they come. One transaction may pass this by the long
+    /// values that it replaces.
     pub versions_bytes_max: usize,
 }
 
@@ -67,6 +68,8 @@ impl Default for TreeOptions {
 }
 
 /// The engine in memory. See [the module](super) for what it promises; its data is lost with it.
+///
+/// Its memory asks for huge pages, so an empty one may take up to 8 MiB, which [`Usage::bytes`] does not count. Many small ranges are better off in one tree.
 pub struct Tree {
     shared: Shared,
     writer: Mutex<Writer>,
@@ -93,15 +96,23 @@ impl Tree {
         })
     }
 
-    /// An empty tree with a mistake in it.
+    /// An empty tree with a mistake in it, and with nodes of so many entries at most.
     #[cfg(test)]
     pub(super) fn with_fault(
         options: TreeOptions,
         fault: fault::Fault,
+        entries_max: usize,
     ) -> Result<Self, IndexError> {
         let mut shared = Shared::new(options.sessions_max, options.versions_bytes_max);
         shared.fault = fault;
+        shared.entries_max = entries_max;
         Self::of(shared)
+    }
+
+    /// Inner nodes on the way to a leaf.
+    #[cfg(test)]
+    pub(super) fn height(&self) -> u32 {
+        self.shared.root().height
     }
 
     /// Calls `write` with the writer. If it panics, a node may be locked and a transaction there in part: then the tree is broken.

@@ -1,8 +1,9 @@
 //! A checker of histories: is every read a read of one state, and of one that its moment allows?
 //!
-//! Transactions have numbers, which order them, so a state is "the first n transactions". A read of a state must see, of each key, what the last of these that wrote the
-//! key left. It must be possible for it to see at least all transactions that had ended when it began, and none that began after it ended. This is snapshot isolation
-//! for transactions that write without reading, with the order of real time (strict serialisability of each read).
+//! Transactions have numbers, which order them, so a state is "the first n transactions". A read of a state must see, of each key, what the last of
+//! these that wrote the key left. It must be possible for it to see at least all transactions that had ended when it began, and none that began after
+//! it ended. This is snapshot isolation for transactions that write without reading, with the order of real time (strict serialisability of each
+//! read).
 
 use std::collections::HashMap;
 

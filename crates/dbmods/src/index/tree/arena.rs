@@ -67,18 +67,21 @@ impl<const W: usize> Arena<W> {
         Some(unsafe { &*chunk.add(number as usize & (Self::NODES - 1)) })
     }
 
+    /// The error of more nodes than there are numbers.
+    pub(super) fn full(&self) -> IndexError {
+        let nodes = (CHUNKS * Self::NODES).min(u32::MAX as usize);
+        IndexError::Full {
+            what: "the nodes of an index",
+            limit_bytes: (nodes * W * 8) as u64,
+            remedy: "split its keys over several indexes",
+        }
+    }
+
     /// Makes the chunk of a node, unless it is there.
     pub(super) fn ensure(&self, number: u32) -> Result<(), IndexError> {
         let bytes = Self::NODES * W * 8;
-        let full = IndexError::Full {
-            what: "the nodes of an index",
-            limit_bytes: (CHUNKS * bytes) as u64,
-            remedy: "split its keys over several indexes",
-        };
-        let chunk = self
-            .chunks
-            .get((number >> Self::SHIFT) as usize)
-            .ok_or(full)?;
+        let chunk =
+            (self.chunks.get((number >> Self::SHIFT) as usize)).ok_or_else(|| self.full())?;
         if !chunk.load(Ordering::Relaxed).is_null() {
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! Reads of many keys, whose waits for memory overlap.
 //!
-//! A group of keys takes each step together (group prefetching: Chen, Ailamaki, Gibbons and Mowry, "Improving Hash Join Performance
+//! Some keys take each step together (group prefetching: Chen, Ailamaki, Gibbons and Mowry, "Improving Hash Join Performance
 //! through Prefetching", ICDE 2004; for trees, Kocberber, Falsafi and Grot, "Asynchronous Memory Access Chaining", PVLDB 9(4)): a step reads
-//! lines that the step before asked for, and asks for those of the next. All leaves are equally deep, so keys take equally many steps, and a
-//! group needs no state machine. A key that meets a change goes down again alone, at the end.
+//! lines that the step before asked for, and asks for those of the next. All leaves are equally deep, so keys take equally many steps, and need
+//! no state machine. A key that meets a change goes down again alone, at the end.
 #![allow(
     clippy::needless_range_loop,
     reason = "a lane is a place in several arrays"
@@ -15,7 +15,7 @@ use super::inner::{self, Inner};
 use super::leaf::{self, Key, Leaf, Meta};
 use super::lock::{self, Version};
 use super::node::{GROUP, GROUP_WORDS, GROUPS, LINE, LOCK, META, Word, count_of, group_of, load};
-use super::search::{Best, Search};
+use super::search::{Best, Search, with_search};
 use super::shared::{Broken, Shared};
 use super::slot::Slot;
 use crate::index::{Found, Keys, Values};
@@ -45,11 +45,7 @@ impl Shared {
         state: u64,
         values: &mut Values<'_>,
     ) -> Result<(), Broken> {
-        match self.search {
-            Best::Portable(search) => self.get_batch_with(search, keys, state, values),
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Best::Avx512(search) => self.get_batch_with(search, keys, state, values),
-        }
+        with_search!(self.search, search => self.get_batch_with(search, keys, state, values))
     }
 
     fn get_batch_with(
@@ -63,17 +59,17 @@ impl Shared {
         let mut start = 0;
         while start < keys.len() {
             let len = (keys.len() - start).min(TOGETHER);
-            let mut group = [Key {
+            let mut together = [Key {
                 bytes: &[],
                 head: 0,
             }; TOGETHER];
-            for (at, key) in group[..len].iter_mut().enumerate() {
+            for (at, key) in together[..len].iter_mut().enumerate() {
                 *key = Key::new(keys.key(start + at));
             }
-            let group = &group[..len];
-            self.down(search, group, &mut lanes);
-            self.find(search, group, &mut lanes);
-            self.values(group, &lanes, state, values, start)?;
+            let together = &together[..len];
+            self.down(search, together, &mut lanes);
+            self.find(search, together, &mut lanes);
+            self.copy_values(together, &lanes, state, values, start)?;
             start += len;
         }
         Ok(())
@@ -81,7 +77,7 @@ impl Shared {
 
     /// Copies the values.
     #[inline(always)]
-    fn values(
+    fn copy_values(
         &self,
         keys: &[Key<'_>],
         lanes: &Lanes<'_>,
@@ -118,7 +114,7 @@ impl Shared {
                 lanes.leaf[lane] = Some(leaf);
                 lanes.version[lane] = Version::NONE;
                 match lock::read(&leaf[LOCK]) {
-                    Some(version) if self.root() == root => lanes.version[lane] = version,
+                    Some(version) if self.is_root(root) => lanes.version[lane] = version,
                     _ => lanes.changed |= 1 << lane,
                 }
                 enter_leaf(search, lanes, lane, keys[lane].head);
@@ -128,7 +124,7 @@ impl Shared {
         let top = self.inners.node(root.number);
         for lane in 0..keys.len().min(TOGETHER) {
             match lock::read(&top[LOCK]) {
-                Some(version) if self.root() == root => lanes.version[lane] = version,
+                Some(version) if self.is_root(root) => lanes.version[lane] = version,
                 _ => lanes.changed |= 1 << lane,
             }
             enter_inner(search, lanes, lane, top, keys[lane].head);
@@ -196,7 +192,7 @@ impl Shared {
         let entry = inner::entry_in(search, node, count, group, key, &self.separators);
         let child = inner::child(node, entry);
         self.pause();
-        if !self.holds(node, lanes.version[lane]) {
+        if !self.unchanged(node, lanes.version[lane]) {
             lanes.changed |= 1 << lane;
             return None;
         }
@@ -211,10 +207,17 @@ impl Shared {
         lanes: &mut Lanes<'_>,
         lane: usize,
     ) -> Version {
+        self.pause();
         let version = lock::read(&child[LOCK]);
+        #[cfg(test)]
+        if let (true, Some(version)) = (self.has(super::fault::Fault::KeepsChild), version) {
+            return version;
+        }
         let above = lanes.inner[lane];
         match version {
-            Some(version) if above.is_some_and(|node| self.holds(node, lanes.version[lane])) => {
+            Some(version)
+                if above.is_some_and(|node| self.unchanged(node, lanes.version[lane])) =>
+            {
                 version
             }
             _ => {
@@ -235,7 +238,7 @@ impl Shared {
             let (count, group) = (lanes.count[lane] as usize, lanes.group[lane] as usize);
             let entry = leaf::find_in(search, leaf, count, group, keys[lane]);
             let slot = entry.map(|entry| leaf::slot(leaf, entry));
-            if !self.holds(leaf, lanes.version[lane]) {
+            if !self.unchanged(leaf, lanes.version[lane]) {
                 lanes.changed |= bit;
                 continue;
             }

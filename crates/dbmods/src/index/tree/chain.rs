@@ -2,10 +2,12 @@
 //!
 //! A chain is written once, read by whoever finds its number, and used again when nobody can.
 
+use std::cmp::Ordering;
+
 use dpb_core::prefetch::prefetch_item;
 
 use super::arena::Arena;
-use super::node::{LINE, Word, copy_bytes, load, store, words_for, write_bytes};
+use super::node::{LINE, Word, compare_words, copy_bytes, load, store, words_for, write_bytes};
 use super::numbers::Numbers;
 use crate::index::IndexError;
 
@@ -22,6 +24,11 @@ impl<const W: usize> Chains<W> {
 
     pub(super) fn new() -> Self {
         Self(Arena::new())
+    }
+
+    /// Bytes of memory that a chain of so many bytes takes.
+    pub(super) fn bytes_of(&self, bytes: usize) -> u32 {
+        (bytes.div_ceil(Self::BYTES) * W * 8) as u32
     }
 
     /// Makes room for chains of so many bytes in all, in so many pieces.
@@ -60,6 +67,23 @@ impl<const W: usize> Chains<W> {
             number = load(&extent[0]) as u32;
         }
         true
+    }
+
+    /// How a chain of `len` bytes compares with others. Any order, if its number or length was read while its node changed.
+    pub(super) fn compare(&self, first: u32, len: usize, than: &[u8]) -> Ordering {
+        let mut number = first;
+        for piece in than[..than.len().min(len)].chunks(Self::BYTES) {
+            let Some(extent) = self.extent(number) else {
+                return Ordering::Greater;
+            };
+            let words = &extent[1..1 + words_for(piece.len())];
+            let order = compare_words(words, piece);
+            if order.is_ne() {
+                return order;
+            }
+            number = load(&extent[0]) as u32;
+        }
+        len.cmp(&than.len())
     }
 
     /// An extent, unless the number is of none.

@@ -19,8 +19,18 @@ pub(crate) enum Fault {
     SeesTheNewest,
     /// Transactions are made public write by write.
     CommitsEarly,
-    /// The writer forgets what is still read.
+    /// The writer forgets versions that are still read.
     ForgetsEarly,
+    /// The writer uses nodes and long values again that are still read.
+    GivesNodesEarly,
+    /// The writer takes entries without a value away that have one in a state that is still read.
+    PurgesEarly,
+    /// Readers do not ask whether the root still is the root.
+    KeepsRoot,
+    /// Batches do not ask whether a node was its parent's child when its version was read.
+    KeepsChild,
+    /// A writer panics while it has locked a node.
+    Panics,
 }
 
 thread_local! {
@@ -38,24 +48,32 @@ impl Fault {
         }
     }
 
-    /// Ends a reader that waits for what the writer forgot: the version that it looks for never comes.
+    /// Ends a reader that waits for what the writer threw away: it never comes.
     pub(super) fn retry(self) {
         const MAX: u32 = 100_000;
         RETRIES.set(RETRIES.get() + 1);
-        assert!(
-            self != Self::ForgetsEarly || RETRIES.get() < MAX,
-            "a version is gone"
-        );
+        let is_right = matches!(self, Self::None | Self::Pauses | Self::Panics);
+        assert!(is_right || RETRIES.get() < MAX, "it waits for ever");
+    }
+
+    /// Between a reader's look at the root and its look at the root's version: roots change seldom, so this one waits longer.
+    pub(super) fn pause_at_root(self) {
+        const WAIT: std::time::Duration = std::time::Duration::from_micros(200);
+        let pauses = PAUSES.get().wrapping_add(1);
+        PAUSES.set(pauses);
+        if self == Self::KeepsRoot && pauses.is_multiple_of(4) {
+            std::thread::sleep(WAIT);
+        }
     }
 
     /// Lets another thread in now and then.
     pub(super) fn pause(self) {
-        if self == Self::None {
+        if matches!(self, Self::None | Self::Panics) {
             return;
         }
         let pauses = PAUSES.get().wrapping_add(1);
         PAUSES.set(pauses);
-        if pauses.is_multiple_of(7) {
+        if pauses.is_multiple_of(31) {
             std::thread::yield_now();
         }
     }

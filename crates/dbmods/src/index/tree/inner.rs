@@ -7,15 +7,15 @@
 use super::chain::Chains;
 use super::leaf::Key;
 use super::node::{
-    ENTRIES_MAX, GROUP_WORDS, GROUPS, META, Word, close_gap, count_of, group_of, head_at, load,
-    not_above, open_gap, resample, slot_at, store,
+    ENTRIES_MAX, GROUP_WORDS, GROUPS, META, Word, below, close_gap, count_of, group_of, head_at,
+    load, not_above, open_gap, resample, slot_at, store,
 };
 use super::search::Search;
 
-/// The first word of the long separators.
-const LONG: usize = GROUPS + ENTRIES_MAX / 8 * GROUP_WORDS;
+/// The first of the words that name the chains of long separators.
+const CHAINS: usize = GROUPS + ENTRIES_MAX / 8 * GROUP_WORDS;
 /// Words of an inner node.
-pub(super) const INNER: usize = LONG + ENTRIES_MAX;
+pub(super) const INNER: usize = CHAINS + ENTRIES_MAX;
 /// An inner node.
 pub(super) type Inner = [Word; INNER];
 /// In the meta word: some separator is long, or was.
@@ -50,12 +50,9 @@ impl Separator {
     }
 
     /// True if it is above a key with the same head.
-    #[cold]
     fn is_above(self, key: &[u8], separators: &Separators) -> bool {
-        let mut bytes = [0; 512];
-        let len = ((self.long >> 32) as usize).min(bytes.len());
-        let bytes = &mut bytes[..len];
-        separators.read(self.long as u32, bytes) && *bytes > *key
+        let len = (self.long >> 32) as usize;
+        self.long != 0 && separators.compare(self.long as u32, len, key).is_gt()
     }
 }
 
@@ -64,7 +61,7 @@ pub(super) fn count(inner: &Inner) -> usize {
     count_of(load(&inner[META]))
 }
 
-/// The child of a head in the group that [`group_of`] gave, if separators with that very head are short.
+/// The entry of a key in the group that [`group_of`] gave for its head.
 #[inline(always)]
 pub(super) fn entry_in(
     search: impl Search,
@@ -78,23 +75,32 @@ pub(super) fn entry_in(
     if load(&inner[META]) & HAS_LONG == 0 {
         return entry;
     }
-    entry_before(inner, entry, key, separators)
+    entry_before(search, inner, count, entry, key, separators)
 }
 
-#[cold]
-fn entry_before(inner: &Inner, from: usize, key: Key<'_>, separators: &Separators) -> usize {
-    let mut entry = from;
-    while entry > 0 {
-        let separator = separator(inner, entry);
-        let is_below = separator.head != key.head
-            || separator.long == 0
-            || !separator.is_above(key.bytes, separators);
-        if is_below {
-            break;
-        }
-        entry -= 1;
+/// The last entry up to `last` whose separator is not above the key. Those with the head of the key are in the order of their keys, a short one first.
+#[inline(never)]
+fn entry_before(
+    search: impl Search,
+    inner: &Inner,
+    count: usize,
+    last: usize,
+    key: Key<'_>,
+    separators: &Separators,
+) -> usize {
+    if separator(inner, last).head != key.head {
+        return last;
     }
-    entry
+    // Separators below `low` are not above the key, those from `high` on are.
+    let (mut low, mut high) = (below(search, inner, count, key.head).max(1), last + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match separator(inner, middle).is_above(key.bytes, separators) {
+            true => high = middle,
+            false => low = middle + 1,
+        }
+    }
+    (low - 1).min(last)
 }
 
 /// The entry of a key.
@@ -118,14 +124,14 @@ pub(super) fn child(inner: &Inner, entry: usize) -> u32 {
 pub(super) fn separator(inner: &Inner, entry: usize) -> Separator {
     Separator {
         head: load(&inner[head_at(entry)]),
-        long: load(&inner[LONG + entry]),
+        long: load(&inner[CHAINS + entry]),
     }
 }
 
 fn put(inner: &Inner, entry: usize, separator: Separator, child: u32) {
     store(&inner[head_at(entry)], separator.head);
     store(&inner[slot_at(entry)], u64::from(child));
-    store(&inner[LONG + entry], separator.long);
+    store(&inner[CHAINS + entry], separator.long);
     if separator.long != 0 {
         store(&inner[META], load(&inner[META]) | HAS_LONG);
     }
@@ -149,7 +155,7 @@ pub(super) fn insert(inner: &Inner, at: usize, separator: Separator, child: u32)
     let count = count(inner);
     open_gap(inner, count, at);
     for entry in (at..count).rev() {
-        store(&inner[LONG + entry + 1], load(&inner[LONG + entry]));
+        store(&inner[CHAINS + entry + 1], load(&inner[CHAINS + entry]));
     }
     put(inner, at, separator, child);
     set_count(inner, count + 1);
@@ -160,7 +166,7 @@ pub(super) fn remove(inner: &Inner, at: usize) {
     let count = count(inner);
     close_gap(inner, count, at);
     for entry in at + 1..count {
-        store(&inner[LONG + entry - 1], load(&inner[LONG + entry]));
+        store(&inner[CHAINS + entry - 1], load(&inner[CHAINS + entry]));
     }
     set_count(inner, count - 1);
 }

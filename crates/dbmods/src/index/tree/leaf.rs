@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use dpb_core::prefetch::prefetch_item;
 
 use super::node::{
-    ENTRIES_MAX, GROUPS, LINE, META, Word, close_gap, copy_bytes, count_of, group_of, groups_end,
-    head_at, load, not_above, open_gap, resample, slot_at, store, write_bytes,
+    GROUPS, LINE, META, Word, below, close_gap, compare_bytes, copy_bytes, count_of, group_of,
+    groups_end, head_at, load, not_above, open_gap, resample, slot_at, store, write_bytes,
 };
 use super::search::Search;
 use super::slot::Slot;
@@ -32,9 +32,9 @@ pub(super) struct Meta {
     dead: usize,
 }
 
-/// A value as a leaf holds it.
+/// A value as a leaf stores it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Held<'a> {
+pub(super) enum Stored<'a> {
     /// Its bytes.
     Here(&'a [u8]),
     /// The number of its first extent.
@@ -82,15 +82,21 @@ impl Meta {
         LEAF - self.heap - self.dead + 2 * self.count
     }
 
-    /// True if there is room for `words` of heap and so many entries more, as the heap is.
-    pub(super) fn has_room(self, words: usize, entries: usize) -> bool {
-        self.count + entries <= ENTRIES_MAX && groups_end(self.count + entries) + words <= self.heap
+    /// True if there is room for `words` of heap and so many entries more, as the heap is. A leaf has `entries_max` at most.
+    pub(super) fn has_room(self, words: usize, entries: usize, entries_max: usize) -> bool {
+        let count = self.count + entries;
+        count <= entries_max && groups_end(count) + words <= self.heap
     }
 
     /// True if there would be, without dead words.
-    pub(super) fn has_room_compacted(self, words: usize, entries: usize) -> bool {
-        self.count + entries <= ENTRIES_MAX
-            && groups_end(self.count + entries) + words <= self.heap + self.dead
+    pub(super) fn has_room_compacted(
+        self,
+        words: usize,
+        entries: usize,
+        entries_max: usize,
+    ) -> bool {
+        let count = self.count + entries;
+        count <= entries_max && groups_end(count) + words <= self.heap + self.dead
     }
 }
 
@@ -125,27 +131,27 @@ pub(super) fn head(leaf: &Leaf, entry: usize) -> u64 {
     load(&leaf[head_at(entry)])
 }
 
-/// The position of an entry's older version. An entry that was read at a wrong moment has any.
+/// The position of an entry's older version. Any number, if the slot changed while it was read.
 #[inline(always)]
 pub(super) fn older(leaf: &Leaf, slot: Slot) -> u64 {
     load(&leaf[slot.offset() % LEAF])
 }
 
-/// An entry's value, or the number of a long one. `None` if the slot was read at a wrong moment.
+/// An entry's value, or the number of a long one. `None` if the slot changed while it was read.
 #[inline(always)]
 pub(super) fn value(leaf: &Leaf, slot: Slot) -> Option<&[Word]> {
     let start = slot.value_at();
     leaf.get(start..start + slot.value_words())
 }
 
-/// The words of an entry's key that is not its head. `None` if the slot was read at a wrong moment.
+/// The words of an entry's key that is not its head. `None` if the slot changed while it was read.
 #[inline(always)]
 pub(super) fn key_words(leaf: &Leaf, slot: Slot) -> Option<&[Word]> {
     let start = slot.offset() + 1;
     leaf.get(start..start + slot.key_words())
 }
 
-/// An entry's key. Any bytes if the slot was read at a wrong moment.
+/// An entry's key. Any bytes, if the slot changed while it was read.
 #[inline]
 pub(super) fn key<'a>(leaf: &Leaf, slot: Slot, head: u64, bytes: &'a mut KeyBytes) -> &'a [u8] {
     let len = slot.key_len().min(bytes.len());
@@ -165,16 +171,14 @@ pub(super) fn key<'a>(leaf: &Leaf, slot: Slot, head: u64, bytes: &'a mut KeyByte
 #[inline(always)]
 fn compare(leaf: &Leaf, entry: usize, than: Key<'_>) -> Ordering {
     let slot = slot(leaf, entry);
-    if !slot.is_keyed() {
+    match slot.is_keyed() {
         // Both begin with the same eight bytes, where the shorter one is filled up with zeroes.
-        return 8.cmp(&than.bytes.len());
+        false => 8.cmp(&than.bytes.len()),
+        true => {
+            let words = key_words(leaf, slot).unwrap_or(&[]);
+            compare_bytes(words, slot.key_len(), than.bytes)
+        }
     }
-    compare_keyed(leaf, slot, than)
-}
-
-#[inline(never)]
-fn compare_keyed(leaf: &Leaf, slot: Slot, than: Key<'_>) -> Ordering {
-    key(leaf, slot, than.head, &mut [0; 512]).cmp(than.bytes)
 }
 
 /// The entry with this key, or where it would be. `group` is that of its head.
@@ -186,15 +190,37 @@ pub(super) fn find_in(
     group: usize,
     of: Key<'_>,
 ) -> Result<usize, usize> {
-    let mut at = not_above(search, leaf, count, group, of.head);
-    while at > 0 && head(leaf, at - 1) == of.head {
-        match compare(leaf, at - 1, of) {
-            Ordering::Equal => return Ok(at - 1),
-            Ordering::Less => return Err(at),
-            Ordering::Greater => at -= 1,
+    let end = not_above(search, leaf, count, group, of.head);
+    if end == 0 || head(leaf, end - 1) != of.head {
+        return Err(end);
+    }
+    match compare(leaf, end - 1, of) {
+        Ordering::Equal => Ok(end - 1),
+        Ordering::Less => Err(end),
+        Ordering::Greater if end == 1 || head(leaf, end - 2) != of.head => Err(end - 1),
+        Ordering::Greater => find_alike(search, leaf, count, end - 1, of),
+    }
+}
+
+/// The same among entries with the head of the key, which end at `end`.
+#[inline(never)]
+fn find_alike(
+    search: impl Search,
+    leaf: &Leaf,
+    count: usize,
+    end: usize,
+    of: Key<'_>,
+) -> Result<usize, usize> {
+    let (mut low, mut high) = (below(search, leaf, count, of.head), end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match compare(leaf, middle, of) {
+            Ordering::Equal => return Ok(middle),
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
         }
     }
-    Err(at)
+    Err(low.min(end))
 }
 
 /// The entry with this key, or where it would be.
@@ -209,18 +235,18 @@ pub(super) fn find(
     find_in(search, leaf, count, group, of)
 }
 
-fn write_held(words: &[Word], held: Held<'_>) {
-    match held {
-        Held::Here(bytes) => write_bytes(words, bytes),
-        Held::Long(number) => store(&words[0], u64::from(number)),
+fn write_stored(words: &[Word], stored: Stored<'_>) {
+    match stored {
+        Stored::Here(bytes) => write_bytes(words, bytes),
+        Stored::Long(number) => store(&words[0], u64::from(number)),
     }
 }
 
 /// Gives an entry a value that takes as many words as the one it has.
-pub(super) fn overwrite(leaf: &Leaf, entry: usize, to: Slot, older: u64, held: Held<'_>) {
+pub(super) fn overwrite(leaf: &Leaf, entry: usize, to: Slot, older: u64, stored: Stored<'_>) {
     store(&leaf[to.offset()], older);
     let start = to.value_at();
-    write_held(&leaf[start..start + to.value_words()], held);
+    write_stored(&leaf[start..start + to.value_words()], stored);
     store(&leaf[slot_at(entry)], to.0);
 }
 
@@ -235,7 +261,7 @@ pub(super) fn remove_value(leaf: &Leaf, entry: usize, older: u64) {
 }
 
 /// Gives an entry a value of another length. There is room for the whole entry.
-pub(super) fn replace(leaf: &Leaf, entry: usize, value_len: usize, older: u64, held: Held<'_>) {
+pub(super) fn replace(leaf: &Leaf, entry: usize, value_len: usize, older: u64, stored: Stored<'_>) {
     let from = slot(leaf, entry);
     let mut meta = Meta::of(leaf);
     let to = from.with_value(value_len);
@@ -246,7 +272,7 @@ pub(super) fn replace(leaf: &Leaf, entry: usize, value_len: usize, older: u64, h
     }
     meta.heap -= to.words();
     meta.dead += from.words();
-    overwrite(leaf, entry, to, older, held);
+    overwrite(leaf, entry, to, older, stored);
     meta.put(leaf);
 }
 
@@ -257,7 +283,7 @@ pub(super) fn insert(
     of: Key<'_>,
     value_len: usize,
     older: u64,
-    held: Held<'_>,
+    stored: Stored<'_>,
 ) {
     let mut meta = Meta::of(leaf);
     let to = Slot::new(0, of.bytes, value_len);
@@ -268,7 +294,7 @@ pub(super) fn insert(
         let start = to.offset() + 1;
         write_bytes(&leaf[start..start + to.key_words()], of.bytes);
     }
-    overwrite(leaf, at, to, older, held);
+    overwrite(leaf, at, to, older, stored);
     meta.heap -= to.words();
     meta.count += 1;
     meta.put(leaf);
@@ -301,6 +327,11 @@ pub(super) fn append(leaf: &Leaf, from: &Leaf, entries: std::ops::Range<usize>) 
     }
     meta.put(leaf);
     resample(leaf, meta.count);
+}
+
+/// Gives dead words back.
+pub(super) fn compact(leaf: &Leaf) {
+    keep(leaf, Meta::of(leaf).count);
 }
 
 /// Keeps the first entries alone, and gives dead words back.

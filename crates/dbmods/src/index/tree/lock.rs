@@ -59,7 +59,7 @@ fn wait(word: &AtomicU64) -> Option<Version> {
 
 /// True if what was read since [`read`] is of that version.
 #[inline(always)]
-pub(super) fn holds(word: &AtomicU64, version: Version) -> bool {
+pub(super) fn unchanged(word: &AtomicU64, version: Version) -> bool {
     fence(Ordering::Acquire);
     word.load(Ordering::Relaxed) == version.0
 }

@@ -6,7 +6,7 @@
 //! number per entry is its time and the way to its past, and a reader of state `s` needs the log for entries with `p >= s` alone.
 //!
 //! Nobody needs a record below the oldest state that is read. Then it is forgotten, and the positions that lead to it stay where they are: they are below every
-//! state from then on. With no reader, two chunks serve by turns and stay in a cache.
+//! state from then on. With no reader, two segments serve by turns and stay in a cache.
 
 use super::arena::Arena;
 use super::node::{Word, load, store};
@@ -15,18 +15,18 @@ use super::registry::FIRST;
 use super::slot::{INLINE_BYTES_MAX, Slot};
 use crate::index::IndexError;
 
-/// Words of a chunk.
-pub(super) const CHUNK: usize = if cfg!(miri) { 512 } else { 4096 };
+/// Words of a segment.
+pub(super) const SEGMENT: usize = if cfg!(miri) { 512 } else { 4096 };
 /// Words of a record before the value: the older record's position, and the slot.
 const RECORD: usize = 2;
 /// Words of a record, at most.
 pub(super) const RECORD_MAX: usize = RECORD + INLINE_BYTES_MAX / 8;
 
-/// The chunks, for readers.
+/// The segments, for readers.
 #[derive(Debug)]
 pub(super) struct Log {
-    arena: Arena<CHUNK>,
-    /// The node of each chunk, by the chunk's number modulo the length.
+    arena: Arena<SEGMENT>,
+    /// The node of each segment, by the segment's number modulo the length.
     directory: Box<[Word]>,
 }
 
@@ -43,25 +43,25 @@ pub(super) struct Old<'a> {
 
 impl Log {
     pub(super) fn new(bytes_max: usize) -> Self {
-        let chunks = (bytes_max / (CHUNK * 8)).max(4);
+        let segments = (bytes_max / (SEGMENT * 8)).max(4);
         Self {
             arena: Arena::new(),
-            directory: (0..chunks).map(|_| Word::new(0)).collect(),
+            directory: (0..segments).map(|_| Word::new(0)).collect(),
         }
     }
 
-    fn chunk(&self, position: u64) -> &Word {
-        let chunk = position / CHUNK as u64;
-        &self.directory[(chunk % self.directory.len() as u64) as usize]
+    fn segment(&self, position: u64) -> &Word {
+        let segment = position / SEGMENT as u64;
+        &self.directory[(segment % self.directory.len() as u64) as usize]
     }
 
-    /// The record at a position that a reader of a state at or below it found.
+    /// The record at a position. A reader asks for positions that are not below its state alone: those below may be forgotten.
     fn at(&self, position: u64) -> Option<Old<'_>> {
-        let number = load(self.chunk(position)) as u32;
+        let number = load(self.segment(position)) as u32;
         if number == 0 {
             return None;
         }
-        let record = &self.arena.node(number)[position as usize % CHUNK..];
+        let record = &self.arena.node(number)[position as usize % SEGMENT..];
         let slot = Slot(load(record.get(1)?));
         Some(Old {
             older: load(&record[0]),
@@ -70,8 +70,8 @@ impl Log {
         })
     }
 
-    /// The version that a reader of `state` sees, of an entry whose newest one is at `position`, which is not part of that state. `None` if that was
-    /// read at a wrong moment.
+    /// The version that a reader of `state` sees, of an entry whose newest one is at `position`, which is not part of that state. `None` if
+    /// the position was read while a writer changed its leaf.
     #[cold]
     pub(super) fn seen_by(&self, state: u64, mut position: u64) -> Option<Old<'_>> {
         loop {
@@ -86,8 +86,9 @@ impl Log {
         }
     }
 
-    fn bytes_max(&self) -> u64 {
-        (self.directory.len() * CHUNK * 8) as u64
+    /// Bytes that versions may take.
+    pub(super) fn bytes_max(&self) -> u64 {
+        (self.directory.len() * SEGMENT * 8) as u64
     }
 }
 
@@ -97,7 +98,7 @@ pub(super) struct Ends {
     numbers: Numbers,
     /// Where the next record goes.
     head: u64,
-    /// The first chunk that is not forgotten, and the first that was never begun.
+    /// The first segment that is not forgotten, and the first that was never begun.
     tail: u64,
     begun: u64,
 }
@@ -120,19 +121,15 @@ impl Ends {
     /// Makes room for so many records.
     pub(super) fn reserve(&mut self, log: &Log, records: usize) -> Result<(), IndexError> {
         let words = records.saturating_mul(RECORD_MAX);
-        let chunks = words / (CHUNK - RECORD_MAX) + 2;
+        let segments = words / (SEGMENT - RECORD_MAX) + 2;
         let in_use = self.begun - self.tail;
-        if in_use + chunks as u64 > log.directory.len() as u64 {
-            return Err(IndexError::Full {
-                what: "the old versions of an index",
-                limit_bytes: log.bytes_max(),
-                remedy: "release the snapshots that are held, write fewer keys in one transaction, or allow more bytes of versions",
-            });
+        if in_use + segments as u64 > log.directory.len() as u64 {
+            return Err(full(log.bytes_max()));
         }
-        self.numbers.reserve(&log.arena, chunks)
+        self.numbers.reserve(&log.arena, segments)
     }
 
-    /// True if a reservation would want chunks forgotten.
+    /// True if a reservation would want segments forgotten.
     pub(super) fn is_long(&self) -> bool {
         self.begun - self.tail > 2
     }
@@ -140,18 +137,18 @@ impl Ends {
     /// Appends what an entry was, and gives its position.
     pub(super) fn append(&mut self, log: &Log, older: u64, slot: Slot, value: &[Word]) -> u64 {
         let words = RECORD + value.len();
-        let offset = self.head as usize % CHUNK;
-        if offset + words > CHUNK {
-            self.head += (CHUNK - offset) as u64;
+        let offset = self.head as usize % SEGMENT;
+        if offset + words > SEGMENT {
+            self.head += (SEGMENT - offset) as u64;
         }
         let position = self.head;
-        while self.begun <= position / CHUNK as u64 {
+        while self.begun <= position / SEGMENT as u64 {
             let number = self.numbers.take();
-            store(log.chunk(self.begun * CHUNK as u64), u64::from(number));
+            store(log.segment(self.begun * SEGMENT as u64), u64::from(number));
             self.begun += 1;
         }
-        let number = load(log.chunk(position)) as u32;
-        let record = &log.arena.node(number)[position as usize % CHUNK..][..words];
+        let number = load(log.segment(position)) as u32;
+        let record = &log.arena.node(number)[position as usize % SEGMENT..][..words];
         store(&record[0], older);
         store(&record[1], slot.0);
         for (to, from) in record[RECORD..].iter().zip(value) {
@@ -161,17 +158,31 @@ impl Ends {
         position
     }
 
-    /// Forgets the chunks that lie below `oldest`.
+    /// Forgets the segments that lie below `oldest`.
     pub(super) fn forget(&mut self, log: &Log, oldest: u64) {
-        while self.tail < self.begun && (self.tail + 1) * CHUNK as u64 <= oldest {
-            let number = load(log.chunk(self.tail * CHUNK as u64)) as u32;
+        while self.tail < self.begun && (self.tail + 1) * SEGMENT as u64 <= oldest {
+            let number = load(log.segment(self.tail * SEGMENT as u64)) as u32;
             self.numbers.give(number);
             self.tail += 1;
         }
     }
 
+    /// Bytes that are not forgotten.
+    pub(super) fn bytes_in_use(&self) -> u64 {
+        (self.begun - self.tail) * SEGMENT as u64 * 8
+    }
+
     /// Bytes that the log ever took.
     pub(super) fn bytes(&self) -> u64 {
-        self.numbers.ever() * CHUNK as u64 * 8
+        self.numbers.ever() * SEGMENT as u64 * 8
+    }
+}
+
+/// The error of a log that is full.
+pub(super) fn full(limit_bytes: u64) -> IndexError {
+    IndexError::Full {
+        what: "the old versions of an index",
+        limit_bytes,
+        remedy: "release the snapshots that are held, write fewer keys in one transaction, or allow more bytes of versions",
     }
 }

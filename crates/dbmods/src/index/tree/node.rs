@@ -11,11 +11,13 @@
 //! The head of a key is its first eight bytes as a big-endian number, filled up with zeroes. Keys of eight bytes are their heads.
 //!
 //! A search counts the samples that are not above the head, which names a group, then the heads of the group ([`search`](super::search)). Both take
-//! a fixed number of steps without a branch, so nothing is mispredicted, and a node costs three lines whatever it holds. Ideas are from Hankins and Patel ("Effect of Node Size on the Performance of Cache-Conscious B+-trees", 2003) and of FB+-tree (VLDB 2025).
+//! a fixed number of steps without a branch, so nothing is mispredicted, and a node costs three lines whatever it holds. Ideas are from Hankins and
+//! Patel ("Effect of Node Size on the Performance of Cache-Conscious B+-trees", 2003) and of FB+-tree (VLDB 2025).
 
 use super::search::{Line, Search};
-pub(super) use super::word::LINE;
-pub(super) use super::word::{Word, copy_bytes, load, store, words_for, write_bytes};
+pub(super) use super::word::{
+    LINE, Word, compare_bytes, compare_words, copy_bytes, load, store, words_for, write_bytes,
+};
 
 pub(super) const LOCK: usize = 0;
 pub(super) const META: usize = 1;
@@ -66,7 +68,7 @@ pub(super) fn groups_end(entries: usize) -> usize {
     GROUPS + entries.div_ceil(GROUP) * GROUP_WORDS
 }
 
-/// The entries that a meta word counts. What is read at a wrong moment is kept in bounds.
+/// The entries that a meta word counts. A word that changed while it was read is kept in bounds.
 #[inline(always)]
 pub(super) fn count_of(meta: u64) -> usize {
     (meta as u8 as usize).min(ENTRIES_MAX)
@@ -106,6 +108,23 @@ pub(super) fn not_above<const W: usize>(
 ) -> usize {
     let heads = line(node, GROUPS + group * GROUP_WORDS);
     (group * GROUP + search.not_above(heads, head)).min(count)
+}
+
+/// Entries whose heads are below `head`.
+#[inline]
+pub(super) fn below<const W: usize>(
+    search: impl Search,
+    node: &[Word; W],
+    count: usize,
+    head: u64,
+) -> usize {
+    match head.checked_sub(1) {
+        Some(before) => {
+            let group = group_of(search, node, count, before);
+            not_above(search, node, count, group, before)
+        }
+        None => 0,
+    }
 }
 
 /// Writes the samples anew, and the heads of places without an entry.

@@ -29,9 +29,10 @@ impl Numbers {
         count: usize,
     ) -> Result<(), IndexError> {
         let missing = count.saturating_sub(self.given.len());
-        let end = self
-            .next
-            .saturating_add(u32::try_from(missing).unwrap_or(u32::MAX));
+        let end = u32::try_from(missing)
+            .ok()
+            .and_then(|missing| self.next.checked_add(missing));
+        let end = end.ok_or_else(|| arena.full())?;
         while self.ready < end {
             arena.ensure(self.ready)?;
             self.ready += 1;
@@ -55,6 +56,11 @@ impl Numbers {
     /// Gives a number back that no reader can reach.
     pub(super) fn give(&mut self, number: u32) {
         self.given.push(number);
+    }
+
+    /// Nodes that are taken and not given back.
+    pub(super) fn in_use(&self) -> usize {
+        self.next as usize - 1 - self.given.len()
     }
 
     /// All numbers that were ever taken.

@@ -21,6 +21,7 @@ impl Shared {
                 return Ok(found);
             }
             self.check_whole()?;
+            self.retry();
         }
     }
 
@@ -30,19 +31,21 @@ impl Shared {
         let mut height = root.height;
         if height == 0 {
             let leaf = self.leaves.node(root.number);
+            self.pause_at_root();
             let version = lock::read(&leaf[LOCK])?;
-            return (self.root() == root).then_some((leaf, version));
+            return self.is_root(root).then_some((leaf, version));
         }
         let mut node = self.inners.node(root.number);
+        self.pause_at_root();
         let mut version = lock::read(&node[LOCK])?;
-        if self.root() != root {
+        if !self.is_root(root) {
             return None;
         }
         loop {
             let entry = inner::entry_of(self.search, node, key, &self.separators);
             let child = inner::child(node, entry);
             self.pause();
-            if !self.holds(node, version) {
+            if !self.unchanged(node, version) {
                 return None;
             }
             height -= 1;
@@ -51,11 +54,11 @@ impl Shared {
                 leaf::prefetch(leaf);
                 let leaf_version = lock::read(&leaf[LOCK])?;
                 // The leaf was this node's child when its version was read.
-                return (self.holds(node, version)).then_some((leaf, leaf_version));
+                return (self.unchanged(node, version)).then_some((leaf, leaf_version));
             }
             let next = self.inners.node(child);
             let next_version = lock::read(&next[LOCK])?;
-            if !self.holds(node, version) {
+            if !self.unchanged(node, version) {
                 return None;
             }
             (node, version) = (next, next_version);
@@ -88,7 +91,7 @@ impl Shared {
                 let slot = leaf::slot(leaf, entry);
                 self.value_in(leaf, version, slot, state, to)
             }
-            Err(_) => (self.holds(leaf, version)).then_some(Found::Absent),
+            Err(_) => (self.unchanged(leaf, version)).then_some(Found::Absent),
         }
     }
 
@@ -110,7 +113,7 @@ impl Shared {
         if slot.is_long() {
             let first = load(&words[0]);
             // Only a number that was right when it was read names a value.
-            return match self.holds(leaf, version) {
+            return match self.unchanged(leaf, version) {
                 true => self.long_value(first, slot.value_len(), to),
                 false => None,
             };
@@ -119,7 +122,7 @@ impl Shared {
         let len = slot.value_len().min(to.len());
         copy_bytes(words, &mut to[..len]);
         self.pause();
-        if !self.holds(leaf, version) {
+        if !self.unchanged(leaf, version) {
             return None;
         }
         Some(match slot.is_absent() {
@@ -137,7 +140,7 @@ impl Shared {
         state: u64,
         to: &mut [u8],
     ) -> Retry<Found> {
-        if !self.holds(leaf, version) {
+        if !self.unchanged(leaf, version) {
             return None;
         }
         self.pause();

@@ -1,7 +1,7 @@
 //! Who reads which state, so that the writer knows what nobody reads any more.
 //!
 //! A state of the tree is named by the position in the log of versions behind its last transaction; [`Registry::committed`] is the newest.
-//! A reader writes the state it reads to its slot. The writer may use memory again if it left the tree before the oldest such state was committed.
+//! A reader writes the state it reads to its seat. Memory that left the tree may be used again once all states that readers announce are newer.
 //! So one registry serves the snapshots and, as epochs do (Fraser, "Practical lock-freedom", 2004), the nodes. With crossbeam-epoch beside it,
 //! a read would pay two fences for what one of them tells.
 //!
@@ -11,52 +11,52 @@
 
 use super::sync::{AtomicU64, Ordering, fence};
 
-/// A slot that nobody has.
+/// A seat that nobody has.
 const FREE: u64 = 0;
-/// A slot whose session reads nothing.
+/// A seat whose session reads nothing.
 const IDLE: u64 = u64::MAX;
 /// The first state: an empty tree.
 pub(super) const FIRST: u64 = 1;
 
-/// A slot has cache lines of its own: two, as cores fetch them in pairs.
+/// A word with cache lines of its own: two, as cores fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Slot(AtomicU64);
+struct Apart(AtomicU64);
 
 /// The sessions of a tree, and what they read.
 #[derive(Debug)]
 pub(super) struct Registry {
-    committed: Slot,
-    horizon: Slot,
-    /// Slots from here on were never claimed.
+    committed: Apart,
+    horizon: Apart,
+    /// Seats from here on were never claimed.
     claimed: AtomicU64,
-    slots: Box<[Slot]>,
+    seats: Box<[Apart]>,
 }
 
-/// The number of a slot. Its session alone has it.
+/// The number of a seat, which its session alone has.
 #[derive(Debug)]
 pub(super) struct Seat(usize);
 
 impl Registry {
     pub(super) fn new(sessions: usize) -> Self {
         Self {
-            committed: Slot(AtomicU64::new(FIRST)),
-            horizon: Slot(AtomicU64::new(FIRST)),
+            committed: Apart(AtomicU64::new(FIRST)),
+            horizon: Apart(AtomicU64::new(FIRST)),
             claimed: AtomicU64::new(0),
-            slots: (0..sessions).map(|_| Slot(AtomicU64::new(FREE))).collect(),
+            seats: (0..sessions).map(|_| Apart(AtomicU64::new(FREE))).collect(),
         }
     }
 
     /// Sessions that there may be.
     pub(super) fn sessions_max(&self) -> usize {
-        self.slots.len()
+        self.seats.len()
     }
 
-    /// A slot for a new session, if one is free.
+    /// A seat for a new session, if one is free.
     pub(super) fn claim(&self) -> Option<Seat> {
-        for (number, slot) in self.slots.iter().enumerate() {
+        for (number, seat) in self.seats.iter().enumerate() {
             let claimed =
-                (slot.0).compare_exchange(FREE, IDLE, Ordering::AcqRel, Ordering::Relaxed);
+                (seat.0).compare_exchange(FREE, IDLE, Ordering::AcqRel, Ordering::Relaxed);
             if claimed.is_ok() {
                 // Before the first state is announced there, as that store is behind a fence.
                 self.claimed.fetch_max(number as u64 + 1, Ordering::AcqRel);
@@ -69,25 +69,25 @@ impl Registry {
     /// Sessions that are open, and the oldest state that one of them announces now, or the newest state.
     pub(super) fn sessions(&self) -> (u64, u64) {
         let newest = self.committed();
-        let states = self.slots.iter().map(|slot| slot.0.load(Ordering::Acquire));
+        let states = self.seats.iter().map(|seat| seat.0.load(Ordering::Acquire));
         let open = states.filter(|state| *state != FREE);
         open.fold((0, newest), |(count, oldest), state| {
             (count + 1, oldest.min(state))
         })
     }
 
-    /// Gives a slot back.
+    /// Gives a seat back.
     pub(super) fn leave(&self, seat: &Seat) {
-        self.slots[seat.0].0.store(FREE, Ordering::Release);
+        self.seats[seat.0].0.store(FREE, Ordering::Release);
     }
 
     /// Announces that the session reads the newest state, and says which that is.
     #[inline]
     pub(super) fn enter(&self, seat: &Seat) -> u64 {
-        let slot = &self.slots[seat.0].0;
+        let word = &self.seats[seat.0].0;
         loop {
             let state = self.committed.0.load(Ordering::Acquire);
-            slot.store(state, Ordering::Release);
+            word.store(state, Ordering::Release);
             fence(Ordering::SeqCst);
             // The writer looks no further than the newest state, so a second try nearly always does.
             if self.horizon.0.load(Ordering::Acquire) <= state {
@@ -99,7 +99,7 @@ impl Registry {
     /// Ends what [`Registry::enter`] began.
     #[inline]
     pub(super) fn exit(&self, seat: &Seat) {
-        self.slots[seat.0].0.store(IDLE, Ordering::Release);
+        self.seats[seat.0].0.store(IDLE, Ordering::Release);
     }
 
     /// The newest state.
@@ -121,8 +121,8 @@ impl Registry {
         fence(Ordering::SeqCst);
         let claimed = self.claimed.load(Ordering::Acquire) as usize;
         let mut oldest = newest;
-        for slot in &self.slots[..claimed] {
-            let state = slot.0.load(Ordering::Acquire);
+        for seat in &self.seats[..claimed] {
+            let state = seat.0.load(Ordering::Acquire);
             if state != FREE {
                 oldest = oldest.min(state);
             }

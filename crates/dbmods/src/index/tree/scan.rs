@@ -122,6 +122,7 @@ impl Shared {
                 break;
             }
             let leaf = self.leaves.node(next);
+            self.pause();
             neighbour = lock::read(&leaf[LOCK]).map(|version| (leaf, version));
         }
         Ok(given)
@@ -171,7 +172,7 @@ impl Shared {
             rows.some = true;
         }
         self.pause();
-        (self.holds(leaf, version)).then_some(next)
+        (self.unchanged(leaf, version)).then_some(next)
     }
 
     /// The entry behind the last one that a range has in a leaf.
@@ -190,7 +191,7 @@ impl Shared {
 
     /// The leaf behind this one, for a scan that wants so many rows more. Its groups are fetched.
     fn ahead<'s>(&'s self, leaf: &Leaf, version: Version, next: u32, wanted: usize) -> Ahead<'s> {
-        let is_wanted = next != 0 && wanted > 0 && self.holds(leaf, version);
+        let is_wanted = next != 0 && wanted > 0 && self.unchanged(leaf, version);
         let leaf = is_wanted.then(|| self.leaves.node(next));
         if let Some(leaf) = leaf {
             leaf::prefetch(leaf);
@@ -222,7 +223,7 @@ impl Shared {
             true => (slot, leaf::value(leaf, slot)?),
             false => {
                 // Only a position that was read right leads to an older version.
-                if !self.holds(leaf, place.version) {
+                if !self.unchanged(leaf, place.version) {
                     return None;
                 }
                 let old = self.log.seen_by(place.state, position)?;

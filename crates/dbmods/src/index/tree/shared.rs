@@ -10,13 +10,13 @@ use super::inner::{INNER, Separators};
 use super::leaf::LEAF;
 use super::lock::{self, Version};
 use super::log::Log;
-use super::node::{LOCK, Word};
+use super::node::{ENTRIES_MAX, LOCK, Word};
 use super::registry::Registry;
 use super::search::Best;
 use crate::index::{IndexError, Usage};
 
-/// Words of an extent of a long value: a value of 1000 bytes, as YCSB has them, takes one.
-pub(super) const VALUE_EXTENT: usize = 128;
+/// Words of an extent of a long value: whole cache lines, and values of 1000 bytes, as YCSB has them, and of 1024 take one.
+pub(super) const VALUE_EXTENT: usize = 136;
 
 /// See [the module](self).
 #[derive(Debug)]
@@ -35,6 +35,9 @@ pub(super) struct Shared {
     broken: AtomicBool,
     #[cfg(test)]
     pub(super) fault: Fault,
+    /// Entries of a node, at most: few make deep trees of few keys.
+    #[cfg(test)]
+    pub(super) entries_max: usize,
 }
 
 /// What the last transaction left, for whoever asks.
@@ -77,6 +80,8 @@ impl Shared {
             broken: AtomicBool::new(false),
             #[cfg(test)]
             fault: Fault::None,
+            #[cfg(test)]
+            entries_max: ENTRIES_MAX,
         }
     }
 
@@ -87,6 +92,16 @@ impl Shared {
             number: word as u32,
             height: (word >> 32) as u32,
         }
+    }
+
+    /// True if it still is the root. Else a node's version may be of a time when it was only a part.
+    #[inline(always)]
+    pub(super) fn is_root(&self, root: Root) -> bool {
+        #[cfg(test)]
+        if self.has(Fault::KeepsRoot) {
+            return true;
+        }
+        self.root() == root
     }
 
     pub(super) fn set_root(&self, root: Root) {
@@ -120,21 +135,36 @@ impl Shared {
         }
     }
 
+    /// Entries of a node, at most.
+    #[inline(always)]
+    pub(super) fn entries_max(&self) -> usize {
+        #[cfg(test)]
+        return self.entries_max;
+        #[cfg(not(test))]
+        ENTRIES_MAX
+    }
+
+    /// True if the tests have planted that mistake.
+    #[cfg(test)]
+    pub(super) fn has(&self, fault: Fault) -> bool {
+        self.fault == fault
+    }
+
     /// True if what was read of a node is of the version that the reader began with.
     #[inline(always)]
-    pub(super) fn holds<const W: usize>(&self, node: &[Word; W], version: Version) -> bool {
+    pub(super) fn unchanged<const W: usize>(&self, node: &[Word; W], version: Version) -> bool {
         #[cfg(test)]
         if self.fault.skips(node) {
             return true;
         }
-        lock::holds(&node[LOCK], version)
+        lock::unchanged(&node[LOCK], version)
     }
 
     /// True if the writer's change at `position` is part of `state`.
     #[inline(always)]
     pub(super) fn is_seen(&self, position: u64, state: u64) -> bool {
         #[cfg(test)]
-        if self.fault == Fault::SeesTheNewest {
+        if self.has(Fault::SeesTheNewest) {
             return true;
         }
         position < state
@@ -145,6 +175,13 @@ impl Shared {
     pub(super) fn pause(&self) {
         #[cfg(test)]
         self.fault.pause();
+    }
+
+    /// The same between the root and its version.
+    #[inline(always)]
+    pub(super) fn pause_at_root(&self) {
+        #[cfg(test)]
+        self.fault.pause_at_root();
     }
 
     /// In tests, counts reads that begin anew.

@@ -6,7 +6,7 @@
 use super::inner::{self, Separator};
 use super::leaf::{self, Key, KeyBytes, LEAF, Leaf, Meta};
 use super::lock;
-use super::node::{ENTRIES_MAX, LOCK, NEXT, groups_end, load, store};
+use super::node::{LOCK, NEXT, groups_end, load, store};
 use super::shared::{Root, Shared};
 use super::write::{Retired, Writer};
 
@@ -14,9 +14,6 @@ use super::write::{Retired, Writer};
 const LEAF_SMALL: usize = LEAF / 4;
 /// Two leaves that merge leave room, so that the next entry splits nothing.
 const LEAF_MERGED_MAX: usize = LEAF / 8 * 7;
-/// The same of inner nodes, in children.
-const INNER_SMALL: usize = ENTRIES_MAX / 4;
-const INNER_MERGED_MAX: usize = ENTRIES_MAX / 4 * 3;
 
 impl Writer {
     /// Makes room in the leaf of a key, whose path is kept, for `words` of heap and so many entries more. Says where the key is then, or would be. A leaf that
@@ -31,9 +28,9 @@ impl Writer {
     ) -> (u32, usize) {
         let leaf = shared.leaves.node(number);
         let meta = Meta::of(leaf);
-        if meta.has_room_compacted(words, entries) {
+        if meta.has_room_compacted(words, entries, shared.entries_max()) {
             lock::lock(&leaf[LOCK]);
-            leaf::keep(leaf, meta.count);
+            leaf::compact(leaf);
             lock::unlock(&leaf[LOCK]);
             return (number, at);
         }
@@ -46,7 +43,8 @@ impl Writer {
         (number, at.unwrap_or_else(|at| at))
     }
 
-    /// Splits a leaf whose parent has a place: in the middle, or behind its last entry if `appended` will be the first of the new one. Keys that come in order leave full leaves so.
+    /// Splits a leaf whose parent has a place: in the middle, or behind its last entry if `appended` will be the first of the new one. Keys that come
+    /// in order leave full leaves so.
     fn split(&mut self, shared: &Shared, number: u32, appended: Option<Key<'_>>) {
         let left = shared.leaves.node(number);
         let count = Meta::of(left).count;
@@ -86,7 +84,8 @@ impl Writer {
 
     /// Makes a place for a child in the parent of a key's leaf. The path is that of the key then.
     fn make_place(&mut self, shared: &Shared, key: Key<'_>) {
-        let is_full = |number: u32| inner::count(shared.inners.node(number)) == ENTRIES_MAX;
+        let is_full =
+            |number: u32| inner::count(shared.inners.node(number)) >= shared.entries_max();
         loop {
             let full = self
                 .path
@@ -156,14 +155,14 @@ impl Writer {
         let left = shared.leaves.node(inner::child(parent, left_entry));
         let right_number = inner::child(parent, left_entry + 1);
         let right = shared.leaves.node(right_number);
-        if !merge_fits(left, right) {
+        if !merge_fits(left, right, shared.entries_max()) {
             return;
         }
         let separator = inner::separator(parent, left_entry + 1);
         for node in [&parent[LOCK], &left[LOCK], &right[LOCK]] {
             lock::lock(node);
         }
-        leaf::keep(left, Meta::of(left).count);
+        leaf::compact(left);
         leaf::append(left, right, 0..Meta::of(right).count);
         store(&left[NEXT], load(&right[NEXT]));
         inner::remove(parent, left_entry + 1);
@@ -179,11 +178,13 @@ impl Writer {
 
     /// Merges the inner nodes of the path that have few children, from the lowest on, and takes a root with one child away.
     fn merge_inner(&mut self, shared: &Shared) {
+        // As leaves, in children.
+        let (small, merged_max) = (shared.entries_max() / 4, shared.entries_max() / 4 * 3);
         for level in (1..self.path.len()).rev() {
             let (node, _) = self.path[level];
             let (parent, entry) = self.path[level - 1];
             let parent = shared.inners.node(parent);
-            if inner::count(shared.inners.node(node)) >= INNER_SMALL {
+            if inner::count(shared.inners.node(node)) >= small {
                 return;
             }
             let Some(left_entry) = pair(entry, inner::count(parent)) else {
@@ -192,7 +193,7 @@ impl Writer {
             let left = shared.inners.node(inner::child(parent, left_entry));
             let right_number = inner::child(parent, left_entry + 1);
             let right = shared.inners.node(right_number);
-            if inner::count(left) + inner::count(right) > INNER_MERGED_MAX {
+            if inner::count(left) + inner::count(right) > merged_max {
                 return;
             }
             for node in [&parent[LOCK], &left[LOCK], &right[LOCK]] {
@@ -259,7 +260,7 @@ fn entry_key<'a>(leaf: &Leaf, entry: usize, bytes: &'a mut KeyBytes) -> Key<'a> 
     Key::new(key)
 }
 
-fn merge_fits(left: &Leaf, right: &Leaf) -> bool {
+fn merge_fits(left: &Leaf, right: &Leaf, entries_max: usize) -> bool {
     let (left, right) = (Meta::of(left), Meta::of(right));
     let count = left.count + right.count;
     let heap = left.live_words() + right.live_words() - 2 * count;
@@ -267,5 +268,5 @@ fn merge_fits(left: &Leaf, right: &Leaf) -> bool {
         true => LEAF,
         false => LEAF_MERGED_MAX,
     };
-    count <= ENTRIES_MAX && groups_end(count) + heap <= max
+    count <= entries_max && groups_end(count) + heap <= max
 }

@@ -12,8 +12,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use super::batch::TOGETHER;
+#[cfg(test)]
+use super::fault::Fault;
 use super::inner::{self, Inner};
-use super::leaf::{self, Held, Key, LEAF, Leaf, Meta};
+use super::leaf::{self, Key, LEAF, Leaf, Meta, Stored};
 use super::lock;
 use super::log::Ends;
 use super::node::{LOCK, Word, load};
@@ -28,9 +30,12 @@ use crate::index::{Deleted, IndexError, KEY_BYTES_MAX, KeyRange, Write};
 pub(super) enum Retired {
     Leaf(u32),
     Inner(u32),
-    Value(u32),
+    Value(u32, ValueBytes),
     Separator(u32),
 }
+
+/// Bytes of memory that a long value takes.
+pub(super) type ValueBytes = u32;
 
 /// The way from the root to a leaf: inner nodes and the entries that were taken, the root first.
 pub(super) type Path = Vec<(u32, usize)>;
@@ -43,16 +48,29 @@ pub(super) struct Writer {
     pub(super) values: Numbers,
     pub(super) separators: Numbers,
     pub(super) ends: Ends,
-    /// By the log's head when they left.
+    /// By the newest state that may lead to them: the log's head when they left, of values the position of their last version.
     pub(super) retired: VecDeque<(u64, Retired)>,
-    /// Keys that were taken away, by the position of their last version: entries without a value, which leave when no state has one.
-    pub(super) taken: VecDeque<(u64, Box<[u8]>)>,
+    /// Keys that were deleted, by the position of their last version: entries without a value, which leave when no state has one.
+    pub(super) deleted: VecDeque<(u64, Box<[u8]>)>,
+    /// Bytes of the long values that retired, and of what `deleted` holds.
+    retired_bytes: u64,
+    deleted_bytes: u64,
     pub(super) path: Path,
     keys: u64,
 }
 
-/// Entries without a value that leave with one transaction, at most, so that it takes bounded time.
+/// Entries without a value that leave with a transaction that writes nothing, at most; and how many more leave with each write. So a transaction takes
+/// time in proportion to its writes, and leaves fewer such entries than it found, or made.
 const PURGED_MAX: usize = 4;
+const PURGED_A_WRITE: usize = 2;
+
+/// More levels of inner nodes than a tree has.
+const LEVELS_MAX: usize = 32;
+
+/// Bytes that a key in `deleted` takes.
+fn deleted_bytes(key: &[u8]) -> u64 {
+    (size_of::<(u64, Box<[u8]>)>() + key.len().next_multiple_of(16)) as u64
+}
 
 impl Writer {
     /// The writer of a tree that it makes a leaf for.
@@ -69,7 +87,9 @@ impl Writer {
             separators: Numbers::new(),
             ends: Ends::new(),
             retired: VecDeque::new(),
-            taken: VecDeque::new(),
+            deleted: VecDeque::new(),
+            retired_bytes: 0,
+            deleted_bytes: 0,
             path: Path::new(),
             keys: 0,
         })
@@ -81,8 +101,15 @@ impl Writer {
         shared: &Shared,
         writes: &[Write<'_>],
     ) -> Result<u64, IndexError> {
-        self.reclaim(shared);
-        self.reserve(shared, writes)?;
+        let purged_max = PURGED_MAX + PURGED_A_WRITE * writes.len();
+        if self.wants_reclaim() {
+            self.reclaim(shared, purged_max);
+        }
+        if let Err(error) = self.reserve(shared, writes) {
+            // What nobody reads any more may be enough.
+            self.reclaim(shared, usize::MAX);
+            self.reserve(shared, writes).map_err(|_| error)?;
+        }
         self.write_all(shared, writes);
         let state = self.ends.head();
         shared.registry.commit(state);
@@ -129,7 +156,7 @@ impl Writer {
         let counts = &shared.counts;
         counts.keys.store(self.keys, Ordering::Relaxed);
         counts.bytes.store(self.bytes(), Ordering::Relaxed);
-        (counts.versions_bytes).store(self.ends.bytes(), Ordering::Relaxed);
+        (counts.versions_bytes).store(self.versions_bytes(), Ordering::Relaxed);
     }
 
     fn write_all(&mut self, shared: &Shared, writes: &[Write<'_>]) {
@@ -144,7 +171,7 @@ impl Writer {
                 }
                 shared.pause();
                 #[cfg(test)]
-                if shared.fault == super::fault::Fault::CommitsEarly {
+                if shared.has(Fault::CommitsEarly) {
                     shared.registry.commit(self.ends.head());
                 }
             }
@@ -162,16 +189,38 @@ impl Writer {
                 long_bytes += value.len();
             }
         }
-        // A leaf without room for an entry has it when it is split twice, whatever the entries. Each split may go up to the root.
+        let limit_bytes = shared.log.bytes_max();
+        if self.versions_bytes() > limit_bytes {
+            return Err(super::log::full(limit_bytes));
+        }
+        // A leaf without room for an entry has it when it is split twice, whatever the entries.
         let splits = 2 * writes.len();
-        let height = shared.root().height as usize + 2;
         self.leaves.reserve(&shared.leaves, splits)?;
-        self.inners.reserve(&shared.inners, splits * height)?;
+        self.inners
+            .reserve(&shared.inners, self.inner_splits(shared, splits))?;
         shared
             .separators
             .reserve(&mut self.separators, KEY_BYTES_MAX * splits, splits)?;
         shared.values.reserve(&mut self.values, long_bytes, long)?;
         self.ends.reserve(&shared.log, writes.len())
+    }
+
+    /// Inner nodes that so many splits of leaves make, at most.
+    fn inner_splits(&self, shared: &Shared, mut splits: usize) -> usize {
+        let nodes = self.inners.in_use();
+        let mut all = 0;
+        for _ in 0..shared.root().height {
+            // A node that was there may be full, and splits at once. One that a split made takes a child before it is full, and splits with the next.
+            splits = splits.min(nodes + splits / 2 + 1);
+            all += splits;
+        }
+        // Above the root there are new nodes alone: half as many on each level, and one more on each that is begun.
+        all + splits + LEVELS_MAX
+    }
+
+    /// Bytes that serve older states, or wait until nobody reads these.
+    fn versions_bytes(&self) -> u64 {
+        self.ends.bytes_in_use() + self.retired_bytes + self.deleted_bytes
     }
 
     /// The leaf of a key; its path is kept.
@@ -192,16 +241,16 @@ impl Writer {
     fn put(&mut self, shared: &Shared, key: Key<'_>, value: &[u8]) {
         let number = self.leaf_of(shared, key);
         let leaf = shared.leaves.node(number);
-        let held = match value.len() > INLINE_BYTES_MAX {
-            true => Held::Long(shared.values.write(&mut self.values, value)),
-            false => Held::Here(value),
+        let stored = match value.len() > INLINE_BYTES_MAX {
+            true => Stored::Long(shared.values.write(&mut self.values, value)),
+            false => Stored::Here(value),
         };
         match leaf::find(shared.search, leaf, Meta::of(leaf).count, key) {
-            Ok(entry) => self.update(shared, (number, entry), key, value.len(), held),
+            Ok(entry) => self.update(shared, (number, entry), key, value.len(), stored),
             Err(at) => {
                 let older = self.ends.append(&shared.log, 0, Slot::NONE, &[]);
                 self.keys += 1;
-                self.insert(shared, (number, at), key, value.len(), older, held);
+                self.insert(shared, (number, at), key, value.len(), older, stored);
             }
         }
     }
@@ -213,7 +262,7 @@ impl Writer {
         (mut number, mut entry): (u32, usize),
         key: Key<'_>,
         value_len: usize,
-        held: Held<'_>,
+        stored: Stored<'_>,
     ) {
         let leaf = shared.leaves.node(number);
         let old = leaf::slot(leaf, entry);
@@ -224,16 +273,22 @@ impl Writer {
         let new = old.with_value(value_len);
         if new.value_words() == old.value_words() {
             lock::lock(&leaf[LOCK]);
-            leaf::overwrite(leaf, entry, new, older, held);
+            #[cfg(test)]
+            assert!(
+                !shared.has(Fault::Panics),
+                "a writer that panics, on purpose"
+            );
+            leaf::overwrite(leaf, entry, new, older, stored);
             lock::unlock(&leaf[LOCK]);
             return;
         }
-        while !Meta::of(shared.leaves.node(number)).has_room(new.words(), 0) {
+        let entries_max = shared.entries_max();
+        while !Meta::of(shared.leaves.node(number)).has_room(new.words(), 0, entries_max) {
             (number, entry) = self.make_room(shared, (number, entry), key, new.words(), 0);
         }
         let leaf = shared.leaves.node(number);
         lock::lock(&leaf[LOCK]);
-        leaf::replace(leaf, entry, value_len, older, held);
+        leaf::replace(leaf, entry, value_len, older, stored);
         lock::unlock(&leaf[LOCK]);
     }
 
@@ -245,15 +300,16 @@ impl Writer {
         key: Key<'_>,
         value_len: usize,
         older: u64,
-        held: Held<'_>,
+        stored: Stored<'_>,
     ) {
         let words = Slot::new(0, key.bytes, value_len).words();
-        while !Meta::of(shared.leaves.node(number)).has_room(words, 1) {
+        let entries_max = shared.entries_max();
+        while !Meta::of(shared.leaves.node(number)).has_room(words, 1, entries_max) {
             (number, at) = self.make_room(shared, (number, at), key, words, 1);
         }
         let leaf = shared.leaves.node(number);
         lock::lock(&leaf[LOCK]);
-        leaf::insert(leaf, at, key, value_len, older, held);
+        leaf::insert(leaf, at, key, value_len, older, stored);
         lock::unlock(&leaf[LOCK]);
     }
 
@@ -272,7 +328,8 @@ impl Writer {
         leaf::remove_value(leaf, entry, older);
         lock::unlock(&leaf[LOCK]);
         self.keys -= 1;
-        self.taken.push_back((older, key.bytes.into()));
+        self.deleted_bytes += deleted_bytes(key.bytes);
+        self.deleted.push_back((older, key.bytes.into()));
     }
 
     /// Appends an entry's version to the log. A long value retires with it.
@@ -281,7 +338,11 @@ impl Writer {
         let before = leaf::older(leaf, old);
         let older = self.ends.append(&shared.log, before, old, value);
         if old.is_long() {
-            self.retire(Retired::Value(load(&value[0]) as u32));
+            let bytes = shared.values.bytes_of(old.value_len());
+            self.retired_bytes += u64::from(bytes);
+            // No state above the position of the record has this value.
+            let value = Retired::Value(load(&value[0]) as u32, bytes);
+            self.retired.push_back((older, value));
         }
         older
     }
@@ -290,30 +351,31 @@ impl Writer {
         self.retired.push_back((self.ends.head(), what));
     }
 
+    fn wants_reclaim(&self) -> bool {
+        !self.retired.is_empty() || !self.deleted.is_empty() || self.ends.is_long()
+    }
+
     /// Uses again what no reader can reach.
-    fn reclaim(&mut self, shared: &Shared) {
-        if self.retired.is_empty() && self.taken.is_empty() && !self.ends.is_long() {
-            return;
-        }
+    fn reclaim(&mut self, shared: &Shared, purged_max: usize) {
         let oldest = shared.registry.oldest();
-        #[cfg(test)]
-        let oldest = match shared.fault == super::fault::Fault::ForgetsEarly {
-            true => shared.registry.committed(),
-            false => oldest,
-        };
-        self.ends.forget(&shared.log, oldest);
-        while let Some((_, what)) = self.retired.pop_front_if(|(head, _)| *head < oldest) {
+        let [of_versions, of_nodes, of_keys] = oldest_of_each(shared, oldest);
+        self.ends.forget(&shared.log, of_versions);
+        while let Some((_, what)) = self.retired.pop_front_if(|(head, _)| *head < of_nodes) {
             match what {
                 Retired::Leaf(number) => self.leaves.give(number),
                 Retired::Inner(number) => self.inners.give(number),
-                Retired::Value(number) => shared.values.free(&mut self.values, number),
+                Retired::Value(number, bytes) => {
+                    self.retired_bytes -= u64::from(bytes);
+                    shared.values.free(&mut self.values, number);
+                }
                 Retired::Separator(number) => shared.separators.free(&mut self.separators, number),
             }
         }
-        for _ in 0..PURGED_MAX {
-            let Some((position, key)) = self.taken.pop_front_if(|(at, _)| *at < oldest) else {
+        for _ in 0..purged_max {
+            let Some((position, key)) = self.deleted.pop_front_if(|(at, _)| *at < of_keys) else {
                 break;
             };
+            self.deleted_bytes -= deleted_bytes(&key);
             self.purge(shared, position, &key);
         }
     }
@@ -336,14 +398,37 @@ impl Writer {
         self.merge_if_small(shared, number);
     }
 
-    /// Bytes of memory that it ever took for the tree.
-    pub(super) fn bytes(&self) -> u64 {
+    /// Bytes of memory that it ever took for the tree, and of the lists that it keeps.
+    fn bytes(&self) -> u64 {
         let words = self.leaves.ever() * LEAF as u64
             + self.inners.ever() * (size_of::<Inner>() / 8) as u64
             + self.values.ever() * super::shared::VALUE_EXTENT as u64
             + self.separators.ever() * 8;
-        words * 8 + self.ends.bytes()
+        let lists = (self.retired.capacity() * size_of::<(u64, Retired)>()) as u64
+            + ((self.deleted.capacity() - self.deleted.len()) * size_of::<(u64, Box<[u8]>)>())
+                as u64
+            + self.deleted_bytes;
+        words * 8 + self.ends.bytes() + lists
     }
+}
+
+/// The oldest state that is read, for versions, for nodes and values, and for keys that were deleted: the same, without a mistake.
+#[cfg(not(test))]
+fn oldest_of_each(_shared: &Shared, oldest: u64) -> [u64; 3] {
+    [oldest; 3]
+}
+
+#[cfg(test)]
+fn oldest_of_each(shared: &Shared, oldest: u64) -> [u64; 3] {
+    let faults = [
+        Fault::ForgetsEarly,
+        Fault::GivesNodesEarly,
+        Fault::PurgesEarly,
+    ];
+    faults.map(|fault| match shared.has(fault) {
+        true => shared.registry.committed(),
+        false => oldest,
+    })
 }
 
 /// Fetches what writes will read.
