@@ -59,6 +59,7 @@ mod error;
 mod layout;
 mod lmdb;
 mod tree;
+pub mod ycsb;
 
 pub use engine::{
     Deleted, Durability, EachRow, Holder, Index, Reads, Session, Snapshot, Usage, Write,
