@@ -4,11 +4,9 @@ mod checker;
 mod edges;
 mod history;
 #[cfg(not(miri))]
-<<<<<<< HEAD
-mod lookups;
-=======
 mod lmdb;
->>>>>>> index
+#[cfg(not(miri))]
+mod lookups;
 mod model;
 
 use std::sync::Arc;
