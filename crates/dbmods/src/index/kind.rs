@@ -114,6 +114,7 @@ impl Plan {
                 map_bytes: self.needs().disk_bytes,
                 sessions_max: self.sessions_max,
                 durability: self.durability,
+                read_ahead: false,
             })?),
         })
     }

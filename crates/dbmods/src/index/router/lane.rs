@@ -334,10 +334,8 @@ impl Lane {
 
     /// Writes that were held back go to their side, as far as they may.
     fn let_go(&mut self, receive: &mut dyn Receive) {
-        for _ in 0..self.held.len() {
-            let Some(held) = self.held.pop_front() else {
-                return;
-            };
+        // In order: one that has to wait on keeps those of its key behind it.
+        for held in mem::take(&mut self.held) {
             self.write(held.request, &held.key, held.value.as_deref());
             self.advance_full(receive);
         }

@@ -18,7 +18,7 @@ const ROOM: usize = 40;
 fn looked_up(backend: &dyn Backend, index: &Arc<dyn Index>, keys: &[Vec<u8>], gap: usize) -> Vec<Result<Vec<u8>, JobError>> {
     let operator = backend.prepare(&OpSpec::from(Lookup::new(Arc::clone(index), ROOM))).expect("it looks keys up");
     let slot = operator.dst_len(0) as u32;
-    let mut stage = Stage::new(operator, keys.len() as u32, slot, |bytes| backend.alloc(bytes)).expect("memory");
+    let mut stage = Stage::new(operator, keys.len(), slot, |bytes| backend.alloc(bytes)).expect("memory");
     let mut bytes = Vec::new();
     let spans: Vec<Span> = keys
         .iter()
@@ -41,7 +41,7 @@ fn lookups_are_those_of_a_map_wherever_keys_lie() {
     for length in [Some(8), Some(5), None] {
         let index: Arc<dyn Index> = Arc::new(Tree::new(TreeOptions::default()).expect("memory"));
         let mut map = BTreeMap::new();
-        let mut key = |random: &mut SplitMix64| -> Vec<u8> {
+        let key = |random: &mut SplitMix64| -> Vec<u8> {
             let len = length.unwrap_or_else(|| 1 + random.below(40));
             (0..len).map(|_| b'a' + random.below(3) as u8).collect()
         };
