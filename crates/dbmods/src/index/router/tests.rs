@@ -1,6 +1,10 @@
 //! The router against a map, and under threads, moves and failures against the ledger.
 
+mod failures;
+mod gate;
+
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -76,18 +80,23 @@ fn plan(engine: EngineKind, records: u64) -> Plan {
 }
 
 /// A router whose host has `engine`, and whose DPU's side is `served`.
-fn router(engine: EngineKind, served: &Served, marks: Vec<Box<[u8]>>, mirror: bool, folder: &std::path::Path) -> Arc<Router> {
+fn router(engine: EngineKind, served: &Served, marks: Vec<Box<[u8]>>, mirror: bool, folder: &Path) -> Arc<Router> {
+    router_to(engine, &served.address, marks, mirror, PATIENCE, folder)
+}
+
+/// The same with the DPU's side at an address, which has so long for a burst.
+fn router_to(engine: EngineKind, address: &str, marks: Vec<Box<[u8]>>, mirror: bool, patience: Duration, folder: &Path) -> Arc<Router> {
     let host = plan(engine, 10_000).make(&folder.join("host")).expect("a host's index");
     let boundary = marks.len() / 2;
     let options = RouterOptions {
-        dpu: Some((Connect::new(served.address.clone()), plan(engine, 10_000))),
+        dpu: Some((Connect::new(address), plan(engine, 10_000))),
         marks,
         boundary,
         value_room: 200,
         burst_requests: 8,
         depth: 3,
         connections: 2,
-        patience: PATIENCE,
+        patience,
         mirror,
         clock: Arc::new(WallClock::default()),
     };
