@@ -16,7 +16,7 @@ use dpb_core::{Timer, WallClock};
 use dpb_dbmods::index::drive::{self, Load, Records};
 use dpb_dbmods::index::router::{Lane, Router, RouterOptions};
 use dpb_dbmods::index::runs::{self, RunPlan, RunResult};
-use dpb_dbmods::index::ycsb::{Distribution, KeyForm, Spec, Workload};
+use dpb_dbmods::index::ycsb::{Distribution, KeyForm, Spec, VALUE_BYTES_MIN, Workload};
 use dpb_dbmods::index::{Durability, EngineKind, Index, Needs, Plan, VALUE_BYTES_MAX};
 use dpb_dbmods::tpch;
 use dpb_link::Connect;
@@ -445,7 +445,7 @@ impl Args {
         if self.mode == LoopName::Closed && self.rate.is_some() {
             return Err(Failure::usage("--rate needs --mode open: a closed loop has no rate"));
         }
-        let sizes = drive::VALUE_BYTES_MIN as u64..=VALUE_BYTES_MAX as u64;
+        let sizes = VALUE_BYTES_MIN as u64..=VALUE_BYTES_MAX as u64;
         if let Some(bytes) = self.value_bytes.iter().find(|bytes| !sizes.contains(bytes)) {
             return Err(Failure::usage(format!("--value-bytes {bytes}: a value has {} to {} bytes", sizes.start(), sizes.end())));
         }

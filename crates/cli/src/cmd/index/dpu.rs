@@ -39,7 +39,7 @@ impl DpuSide {
                 Pass::Credentials(credentials.map_err(|error| Failure::usage(format!("--credentials: {error}")))?)
             }
             (None, Some(path)) => Pass::Token(token_of(path)?),
-            (None, None) => Pass::Nothing,
+            (None, None) => Pass::None,
         };
         Ok(Self {
             _child: None,
