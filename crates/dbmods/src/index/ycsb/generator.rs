@@ -17,6 +17,9 @@ pub(super) const ITEMS_ZETA: f64 = 26.469_028_201_783_02;
 /// Numbers of the random sequence between the threads, as a power of two: two days of a thread that draws one each 10 ns.
 const STREAM_LOG: u32 = 44;
 
+/// Records that are drawn at once.
+const DRAWN: usize = 16;
+
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -100,7 +103,7 @@ impl Generator {
 }
 
 /// The thread's part of the random sequence that the seed chooses.
-fn stream(seed: u64, thread: u32) -> SplitMix64 {
+pub(super) fn stream(seed: u64, thread: u32) -> SplitMix64 {
     /// The step of SplitMix64's state, which is odd, so that the sequence has all 2^64 states.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let begin = SplitMix64::new(seed).next_u64();
@@ -123,7 +126,7 @@ fn bounds(weights: [f64; 5]) -> [u64; 4] {
 #[derive(Clone, Debug)]
 enum Records {
     Uniform { records: u64 },
-    Scrambled { items: Zipfian<A>, records: Modulus },
+    Scrambled(Scrambled),
     Latest(Latest),
 }
 
@@ -133,11 +136,7 @@ impl Records {
             Distribution::Uniform => Self::Uniform {
                 records: spec.records,
             },
-            Distribution::Zipfian => Self::Scrambled {
-                items: Zipfian::grown(ITEMS, ITEMS, ITEMS_ZETA),
-                // YCSB's range includes its upper end, so there is one number more.
-                records: Modulus::new(spec.records + spec.inserts_expected() + 1),
-            },
+            Distribution::Zipfian => Self::Scrambled(Scrambled::new(spec)),
             Distribution::Latest => Self::Latest(Latest::new(spec.records)),
         }
     }
@@ -147,12 +146,7 @@ impl Records {
     fn draw(&mut self, random: &mut SplitMix64, inserted: u64) -> u64 {
         match self {
             Self::Uniform { records } => random.below(*records as usize) as u64,
-            Self::Scrambled { items, records } => loop {
-                let record = records.of(hash(items.item(uniform(random))));
-                if record < inserted {
-                    return record;
-                }
-            },
+            Self::Scrambled(scrambled) => scrambled.draw(random, inserted),
             Self::Latest(latest) => latest.draw(uniform(random), inserted),
         }
     }
@@ -164,9 +158,58 @@ fn uniform(random: &mut SplitMix64) -> f64 {
     (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
+/// Items by the zipfian distribution, hashed onto the records.
+#[derive(Clone, Debug)]
+struct Scrambled {
+    items: Zipfian<A>,
+    records: Modulus,
+    /// Records that are drawn, the last `left` of them not yet used. A draw is a chain of some hundred cycles, and a loop over draws runs several
+    /// chains at once: 8 ns each in place of 14.
+    drawn: [u64; DRAWN],
+    left: usize,
+}
+
+impl Scrambled {
+    fn new(spec: &Spec) -> Self {
+        Self {
+            items: Zipfian::grown(ITEMS, ITEMS, ITEMS_ZETA),
+            // YCSB's range includes its upper end, so there is one number more.
+            records: Modulus::new(spec.records + spec.inserts_expected() + 1),
+            drawn: [0; DRAWN],
+            left: 0,
+        }
+    }
+
+    #[inline]
+    fn draw(&mut self, random: &mut SplitMix64, inserted: u64) -> u64 {
+        loop {
+            if self.left == 0 {
+                self.draw_some(random);
+            }
+            let record = self.drawn[DRAWN - self.left];
+            self.left -= 1;
+            if record < inserted {
+                return record;
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn draw_some(&mut self, random: &mut SplitMix64) {
+        let uniforms: [f64; DRAWN] = std::array::from_fn(|_| uniform(random));
+        for (record, uniform) in self.drawn.iter_mut().zip(uniforms) {
+            *record = self.items.item(uniform);
+        }
+        for record in &mut self.drawn {
+            *record = self.records.of(hash(*record));
+        }
+        self.left = DRAWN;
+    }
+}
+
 /// Ages by the zipfian distribution, from the newest record.
 #[derive(Clone, Debug)]
-struct Latest {
+pub(super) struct Latest {
     zeta: Zeta<A>,
     /// Ages when the generator was made.
     first: u64,
@@ -175,7 +218,7 @@ struct Latest {
 }
 
 impl Latest {
-    fn new(records: u64) -> Self {
+    pub(super) fn new(records: u64) -> Self {
         let zeta = Zeta::new();
         // YCSB takes the number of the newest record for the number of ages.
         let ages = records - 1;
@@ -188,7 +231,7 @@ impl Latest {
     }
 
     #[inline]
-    fn draw(&mut self, uniform: f64, inserted: u64) -> u64 {
+    pub(super) fn draw(&mut self, uniform: f64, inserted: u64) -> u64 {
         let newest = inserted - 1;
         if newest != self.ages {
             self.grow(newest);
@@ -206,7 +249,7 @@ impl Latest {
 
 /// The remainder by a number that is known before, without a division.
 #[derive(Clone, Copy, Debug)]
-struct Modulus {
+pub(super) struct Modulus {
     number: u64,
     /// 2^64 by the number, rounded down.
     reciprocal: u64,
@@ -214,7 +257,7 @@ struct Modulus {
 
 impl Modulus {
     /// Of a number of 2 or more.
-    fn new(number: u64) -> Self {
+    pub(super) fn new(number: u64) -> Self {
         Self {
             number,
             reciprocal: ((1u128 << 64) / u128::from(number)) as u64,
@@ -223,7 +266,7 @@ impl Modulus {
 
     /// The remainder of a number of 63 bits: the quotient by the reciprocal is right, or too small by one.
     #[inline]
-    fn of(self, dividend: u64) -> u64 {
+    pub(super) fn of(self, dividend: u64) -> u64 {
         let quotient = ((u128::from(dividend) * u128::from(self.reciprocal)) >> 64) as u64;
         let rest = dividend - quotient * self.number;
         match rest < self.number {

@@ -14,16 +14,21 @@ const REST: u64 = PRIME.wrapping_pow(8 - OCTETS);
 /// returned as it is.
 #[inline]
 pub const fn hash(number: u64) -> u64 {
-    let (octets, rest) = match number >> (8 * OCTETS) {
-        0 => (OCTETS, REST),
-        _ => (8, 1),
+    let hash = match number >> (8 * OCTETS) {
+        0 => octets::<OCTETS>(number).wrapping_mul(REST),
+        _ => octets::<8>(number),
     };
-    let (mut left, mut hash) = (number, BASIS);
-    let mut octet = 0;
-    while octet < octets {
+    hash.cast_signed().unsigned_abs()
+}
+
+/// The hash of the lowest octets. Their number is known when this is compiled, so the loop is unrolled.
+#[inline(always)]
+const fn octets<const OCTETS: u32>(mut left: u64) -> u64 {
+    let (mut hash, mut octet) = (BASIS, 0);
+    while octet < OCTETS {
         hash = (hash ^ (left & 0xff)).wrapping_mul(PRIME);
         left >>= 8;
         octet += 1;
     }
-    hash.wrapping_mul(rest).cast_signed().unsigned_abs()
+    hash
 }

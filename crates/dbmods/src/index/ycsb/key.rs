@@ -14,6 +14,16 @@ pub const KEY_BYTES_MAX: usize = 4 + DIGITS;
 /// Digits of the longest hash.
 const DIGITS: usize = 19;
 
+/// Powers of ten.
+const POWERS: [u64; 20] = {
+    let (mut powers, mut power) = ([1; 20], 1);
+    while power < 20 {
+        powers[power] = powers[power - 1] * 10;
+        power += 1;
+    }
+    powers
+};
+
 /// How a record's key is written.
 ///
 /// The two forms order the records differently: decimals are not padded, so "user9" lies after "user10".
@@ -62,7 +72,7 @@ impl Key {
     }
 
     #[inline]
-    fn decimal(number: u64) -> Self {
+    pub(super) fn decimal(number: u64) -> Self {
         const EIGHT: u64 = 100_000_000;
         let high = number / (EIGHT * EIGHT);
         let low = number % (EIGHT * EIGHT);
@@ -71,7 +81,11 @@ impl Key {
         digits[..8].copy_from_slice(&eight_digits(high));
         digits[8..16].copy_from_slice(&eight_digits(low / EIGHT));
         digits[16..24].copy_from_slice(&eight_digits(low % EIGHT));
-        let len = number.checked_ilog10().map_or(1, |log| log as usize + 1);
+        // The lengths of hashes are random, so branches on them would be guessed wrong: log(10) of the bits, and one more if the power is reached.
+        let bits = 64 - (number | 1).leading_zeros();
+        let log = (bits * 1233) >> 12;
+        let len =
+            log as usize + usize::from(number >= POWERS[log as usize]) + usize::from(number == 0);
         let mut bytes = [0; KEY_BYTES_MAX];
         bytes[..4].copy_from_slice(b"user");
         // A hash is at most 2^63, which has 19 digits.

@@ -18,8 +18,8 @@
 //! * Two reads are not compared: that one goes back behind an earlier one is seen only if a write that ended separates them.
 //! * A version that ended is still a right answer while an earlier one of the same record goes on, even if a write follows it. So a write that is never
 //!   ended, because its outcome is unknown, makes the ledger see less of this record from then on.
-//! * Only 24 versions after the oldest one that goes on are told apart. Where more ended before it, the record is exact again once all its writes
-//!   have ended, or never if those were more than 255.
+//! * Only the 23 versions after the oldest one that goes on are told apart. Where later ones end before it, the record is exact again once all its
+//!   writes have ended, or never if 255 or more did.
 //!
 //! Where writes of a record do not overlap, each stale version is found.
 
@@ -179,6 +179,10 @@ impl Ledger {
         Ok(())
     }
 }
+
+/// Bytes of a record.
+#[cfg(test)]
+pub(super) const RECORD_BYTES: usize = size_of::<Record>();
 
 /// What is known of a record.
 #[derive(Debug)]
