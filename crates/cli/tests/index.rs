@@ -24,7 +24,11 @@ const SMALL: [(&str, &str); 5] = [
 fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let own = SMALL.iter().filter(|(flag, _)| !more.contains(flag));
     let own = own.flat_map(|&(flag, value)| [flag, value]);
-    ["index"].into_iter().chain(own).chain(more.iter().copied()).collect()
+    ["index"]
+        .into_iter()
+        .chain(own)
+        .chain(more.iter().copied())
+        .collect()
 }
 
 fn index(more: &[&str]) -> Output {
@@ -37,18 +41,34 @@ fn parameter(record: &Record, name: &str) -> String {
 
 fn median(record: &Record, name: &str) -> f64 {
     let summary = record.summary.get(name);
-    summary.unwrap_or_else(|| panic!("{name} of {:?}", record.summary)).median
+    summary
+        .unwrap_or_else(|| panic!("{name} of {:?}", record.summary))
+        .median
 }
 
 /// The records of a command that went well.
 fn done(more: &[&str]) -> Vec<Record> {
     let output = index(more);
-    assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{more:?}: {}",
+        text(&output.stderr)
+    );
     let records = records(&output);
     for record in &records {
-        assert_eq!((record.task.as_str(), &record.outcome), ("index", &Outcome::Done), "{more:?}");
-        assert_eq!(record.check.as_ref().expect("checked").compared, record.counts["requests"]);
-        assert!(record.counts["requests"] > 0 && median(record, "requests_per_s") > 0.0, "{more:?}");
+        assert_eq!(
+            (record.task.as_str(), &record.outcome),
+            ("index", &Outcome::Done),
+            "{more:?}"
+        );
+        assert_eq!(
+            record.check.as_ref().expect("checked").compared,
+            record.counts["requests"]
+        );
+        assert!(
+            record.counts["requests"] > 0 && median(record, "requests_per_s") > 0.0,
+            "{more:?}"
+        );
         assert_eq!(record.counts["requests_failed"], 0, "{more:?}");
     }
     records
@@ -57,14 +77,22 @@ fn done(more: &[&str]) -> Vec<Record> {
 #[test]
 fn each_side_has_its_share_of_uniform_requests() {
     let records = done(&["--split", "10:1,1:0,0:1,1:1", "--distribution", "uniform"]);
-    let expected = [("10:1", 1.0 / 11.0), ("1:0", 0.0), ("0:1", 1.0), ("1:1", 0.5)];
+    let expected = [
+        ("10:1", 1.0 / 11.0),
+        ("1:0", 0.0),
+        ("0:1", 1.0),
+        ("1:1", 0.5),
+    ];
     assert_eq!(records.len(), expected.len());
     for (record, (split, share)) in records.iter().zip(expected) {
         assert_eq!(parameter(record, "split"), split);
         let found = median(record, "dpu_share");
         // Marks are quantiles of a sample.
         assert!((found - share).abs() < 0.04, "{split}: {found}");
-        assert_eq!(record.counts["lookups_found"], record.counts["requests"], "all records are there");
+        assert_eq!(
+            record.counts["lookups_found"], record.counts["requests"],
+            "all records are there"
+        );
         let has_dpu = record.summary.contains_key("dpu_cpu_ns_per_request");
         assert_eq!(has_dpu, split != "1:0");
         assert_eq!(record.counts["dpu_index_bytes"] > 0, split != "1:0");
@@ -73,7 +101,16 @@ fn each_side_has_its_share_of_uniform_requests() {
 
 #[test]
 fn all_workloads_go_through_both_engines() {
-    let records = done(&["--workload", "a,b,c,d,e,f", "--engine", "tree,lmdb", "--split", "3:1", "--host-threads", "2"]);
+    let records = done(&[
+        "--workload",
+        "a,b,c,d,e,f",
+        "--engine",
+        "tree,lmdb",
+        "--split",
+        "3:1",
+        "--host-threads",
+        "2",
+    ]);
     assert_eq!(records.len(), 12);
     for record in &records {
         let is_scanned = parameter(record, "workload") == "e";
@@ -90,7 +127,16 @@ fn all_workloads_go_through_both_engines() {
 fn one_request_at_a_time_an_open_loop_and_integer_keys() {
     let alone = &done(&["--batch", "1", "--split", "1:1"])[0];
     assert_eq!(parameter(alone, "window"), "1");
-    let open = &done(&["--mode", "open", "--rate", "5k", "--keys", "integer", "--workload", "b"])[0];
+    let open = &done(&[
+        "--mode",
+        "open",
+        "--rate",
+        "5k",
+        "--keys",
+        "integer",
+        "--workload",
+        "b",
+    ])[0];
     let rate = median(open, "requests_per_s");
     // 300 requests are due in a run, and their gaps are exponential.
     assert!((3000.0..=7000.0).contains(&rate), "{rate}");
@@ -102,7 +148,15 @@ fn one_request_at_a_time_an_open_loop_and_integer_keys() {
 
 #[test]
 fn an_adaptive_split_moves_and_loses_nothing() {
-    let record = &done(&["--adaptive", "--split", "1:1", "--workload", "a", "--seconds", "0.5"])[0];
+    let record = &done(&[
+        "--adaptive",
+        "--split",
+        "1:1",
+        "--workload",
+        "a",
+        "--seconds",
+        "0.5",
+    ])[0];
     assert!(record.counts["pieces_moved"] > 0, "{:?}", record.counts);
 }
 
@@ -111,17 +165,41 @@ fn an_agent_elsewhere_serves_who_shows_its_token() {
     let folder = tempfile::tempdir().expect("a folder");
     let token = folder.path().join("token");
     let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(&token).expect("a file");
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&token)
+        .expect("a file");
     std::io::Write::write_all(&mut file, b"a token of enough bytes\n").expect("written");
     let token = token.to_str().expect("a path");
-    let agent = Agent::start(&["serve", "--listen", "127.0.0.1:0", "--token-file", token, "--index-memory", "80MB", "--format", "json"]);
+    let agent = Agent::start(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--token-file",
+        token,
+        "--index-memory",
+        "80MB",
+        "--format",
+        "json",
+    ]);
     let records = done(&["--server", &agent.address, "--token-file", token]);
     assert_eq!(parameter(&records[0], "server"), agent.address);
     assert!(records[0].provenance.libraries["dpu"].contains(&agent.address));
     let without = index(&["--server", &agent.address]);
     assert_eq!(without.status.code(), Some(3), "{}", text(&without.stderr));
     // What does not fit there is refused with both figures, before anything is loaded.
-    let too_large = index(&["--server", &agent.address, "--token-file", token, "--split", "1:99", "--records", "1000000"]);
+    let too_large = index(&[
+        "--server",
+        &agent.address,
+        "--token-file",
+        token,
+        "--split",
+        "1:99",
+        "--records",
+        "1000000",
+    ]);
     let said = text(&too_large.stderr);
     assert_eq!(too_large.status.code(), Some(3), "{said}");
     assert!(said.contains("--index-memory"), "{said}");
@@ -131,9 +209,16 @@ fn an_agent_elsewhere_serves_who_shows_its_token() {
 fn killed(more: &[&str]) -> Output {
     let longer = [&["--seconds", "1", "--repeat", "3", "--split", "1:1"], more].concat();
     let mut command = dpb(&small(&longer));
-    let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("dpb starts");
+    let run = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("dpb starts");
     let pid = run.id();
-    assert!(wait_until(Duration::from_secs(20), || children(pid).len() == 1), "a process for the DPU's side");
+    assert!(
+        wait_until(Duration::from_secs(20), || children(pid).len() == 1),
+        "a process for the DPU's side"
+    );
     let dpu = children(pid)[0];
     thread::sleep(Duration::from_millis(1200));
     assert!(runs(dpu), "it serves");
@@ -146,11 +231,17 @@ fn a_dpu_side_that_is_killed_is_an_error_or_the_hosts() {
     let output = killed(&[]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("the DPU's side is gone") && said.contains("--failover"), "{said}");
+    assert!(
+        said.contains("the DPU's side is gone") && said.contains("--failover"),
+        "{said}"
+    );
     let output = killed(&["--failover", "--workload", "a"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let record = &records(&output)[0];
-    assert_eq!((&record.outcome, record.counts["requests_failed"]), (&Outcome::Done, 0));
+    assert_eq!(
+        (&record.outcome, record.counts["requests_failed"]),
+        (&Outcome::Done, 0)
+    );
     assert_eq!(record.counts["dpu_failures"], 1);
     assert!(median(record, "dpu_share") < 0.5);
 }
@@ -159,8 +250,23 @@ fn a_dpu_side_that_is_killed_is_an_error_or_the_hosts() {
 fn what_cannot_be_is_refused_before_anything_is_loaded() {
     for (args, code, says) in [
         (&["--records", "100000000000"][..], 2, "records"),
-        (&["--records", "2000000000", "--value-bytes", "1MB"], 3, "of memory"),
-        (&["--records", "2000000000", "--value-bytes", "1MB", "--engine", "lmdb"], 3, "are free"),
+        (
+            &["--records", "2000000000", "--value-bytes", "1MB"],
+            3,
+            "of memory",
+        ),
+        (
+            &[
+                "--records",
+                "2000000000",
+                "--value-bytes",
+                "1MB",
+                "--engine",
+                "lmdb",
+            ],
+            3,
+            "are free",
+        ),
         (&["--value-bytes", "8"], 2, "24"),
         (&["--split", "ten"], 2, "10:1"),
         (&["--split", "0:0"], 2, "10:1"),

@@ -28,7 +28,9 @@ use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Progress};
 use crate::report::published;
-use crate::task::{Base, Cost, EndPass, ServerEnd, Task, View, axis, charted, flags, listed, recorded_by_name};
+use crate::task::{
+    Base, Cost, EndPass, ServerEnd, Task, View, axis, charted, flags, listed, recorded_by_name,
+};
 use crate::{Globals, interrupt};
 
 use dpu::DpuSide;
@@ -67,7 +69,15 @@ pub const TASK: Task = Task {
 
 const VIEW: View = View {
     lead: &[
-        "engine", "workload", "distribution", "records", "value_bytes", "split", "host_threads", "dpu_threads", "batch",
+        "engine",
+        "workload",
+        "distribution",
+        "records",
+        "value_bytes",
+        "split",
+        "host_threads",
+        "dpu_threads",
+        "batch",
     ],
     series: &["split", "engine"],
     sweeps: &[
@@ -80,11 +90,31 @@ const VIEW: View = View {
     fixed: &["workload", "distribution", "mode"],
     metrics: &[
         charted("requests_per_s", "requests per second", output::short),
-        charted("latency_ns_p50", "time of a request, median", output::short_ns),
-        charted("latency_ns_p99", "time of a request, 99th percentile", output::short_ns),
-        listed("host_cpu_ns_per_request", "CPU time of the host per request", output::short_ns),
-        listed("dpu_cpu_ns_per_request", "CPU time of the DPU's side per request", output::short_ns),
-        listed("dpu_share", "share of the requests that the DPU's side had", output::percent),
+        charted(
+            "latency_ns_p50",
+            "time of a request, median",
+            output::short_ns,
+        ),
+        charted(
+            "latency_ns_p99",
+            "time of a request, 99th percentile",
+            output::short_ns,
+        ),
+        listed(
+            "host_cpu_ns_per_request",
+            "CPU time of the host per request",
+            output::short_ns,
+        ),
+        listed(
+            "dpu_cpu_ns_per_request",
+            "CPU time of the DPU's side per request",
+            output::short_ns,
+        ),
+        listed(
+            "dpu_share",
+            "share of the requests that the DPU's side had",
+            output::percent,
+        ),
     ],
     base: Some(Base {
         side: "split",
@@ -359,11 +389,17 @@ fn cost(matches: &ArgMatches) -> Cost {
     };
     let tests = args.tests();
     let runs = args.runs.runs();
-    let loads: f64 = tests.iter().map(|test| test.records as f64 * (2e-6 + test.value_bytes as f64 * 2e-9)).sum();
+    let loads: f64 = tests
+        .iter()
+        .map(|test| test.records as f64 * (2e-6 + test.value_bytes as f64 * 2e-9))
+        .sum();
     let needs = tests.iter().map(|test| args.needs(test));
-    let (memory, disk) = needs.fold((0, 0), |(memory, disk), needs: Needs| (memory.max(needs.memory_bytes), disk.max(needs.disk_bytes)));
+    let (memory, disk) = needs.fold((0, 0), |(memory, disk), needs: Needs| {
+        (memory.max(needs.memory_bytes), disk.max(needs.disk_bytes))
+    });
     Cost {
-        once: Duration::from_secs_f64(loads) + tests.len() as u32 * (runs.warm_up + Duration::from_millis(500)),
+        once: Duration::from_secs_f64(loads)
+            + tests.len() as u32 * (runs.warm_up + Duration::from_millis(500)),
         each_run: tests.len() as u32 * runs.seconds,
         memory_bytes: memory,
         disk_bytes: disk,
@@ -375,7 +411,10 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     args.check()?;
     let tests = args.tests();
     args.check_room(&tests)?;
-    let most = tests.iter().map(|test| test.host_threads + args.dpu_threads_here(test)).max();
+    let most = tests
+        .iter()
+        .map(|test| test.host_threads + args.dpu_threads_here(test))
+        .max();
     args.runs.say_sharing(most.unwrap_or(1));
     let mut results = Results::new(&args.runs, globals)?;
     interrupt::flag();
@@ -408,7 +447,11 @@ impl Args {
         for &engine in &self.engine {
             for &workload in &self.workload {
                 let own = [workload.workload().distribution()];
-                let given: Vec<_> = self.distribution.iter().map(|name| name.distribution()).collect();
+                let given: Vec<_> = self
+                    .distribution
+                    .iter()
+                    .map(|name| name.distribution())
+                    .collect();
                 for &distribution in if given.is_empty() { &own[..] } else { &given } {
                     for &records in &self.records {
                         for &value_bytes in &self.value_bytes {
@@ -443,21 +486,33 @@ impl Args {
     /// Refuses what cannot be.
     fn check(&self) -> Result<(), Failure> {
         if self.mode == LoopName::Closed && self.rate.is_some() {
-            return Err(Failure::usage("--rate needs --mode open: a closed loop has no rate"));
+            return Err(Failure::usage(
+                "--rate needs --mode open: a closed loop has no rate",
+            ));
         }
         let sizes = VALUE_BYTES_MIN as u64..=VALUE_BYTES_MAX as u64;
         if let Some(bytes) = self.value_bytes.iter().find(|bytes| !sizes.contains(bytes)) {
-            return Err(Failure::usage(format!("--value-bytes {bytes}: a value has {} to {} bytes", sizes.start(), sizes.end())));
+            return Err(Failure::usage(format!(
+                "--value-bytes {bytes}: a value has {} to {} bytes",
+                sizes.start(),
+                sizes.end()
+            )));
         }
         if let Some(batch) = self.batch.iter().find(|&&batch| batch > 4096) {
-            return Err(Failure::usage(format!("--batch {batch}: a burst has 4096 requests at most")));
+            return Err(Failure::usage(format!(
+                "--batch {batch}: a burst has 4096 requests at most"
+            )));
         }
         let is_split = |split: &Parts| split.host > 0 && split.dpu > 0;
         if self.adaptive && !self.split.iter().all(is_split) {
-            return Err(Failure::usage("--adaptive needs a --split that gives both sides a part, as 10:1"));
+            return Err(Failure::usage(
+                "--adaptive needs a --split that gives both sides a part, as 10:1",
+            ));
         }
         for test in self.tests() {
-            self.spec(&test).validate().map_err(|error| Failure::usage(error.to_string()))?;
+            self.spec(&test)
+                .validate()
+                .map_err(|error| Failure::usage(error.to_string()))?;
         }
         self.runs.check()
     }
@@ -465,11 +520,17 @@ impl Args {
     /// The records and requests of a test.
     fn spec(&self, test: &Test) -> Spec {
         let seconds = self.runs.warm_up() + self.runs.seconds() * self.runs.repeat() as u32;
-        let rate = test.rate.unwrap_or(REQUESTS_PER_S_MAX * test.host_threads as f64);
+        let rate = test
+            .rate
+            .unwrap_or(REQUESTS_PER_S_MAX * test.host_threads as f64);
         Spec {
             distribution: test.distribution,
             scan_rows_max: self.scan_rows.min(u64::from(u32::MAX)) as u32,
-            ..Spec::new(test.workload.workload(), test.records, (seconds.as_secs_f64() * rate) as u64)
+            ..Spec::new(
+                test.workload.workload(),
+                test.records,
+                (seconds.as_secs_f64() * rate) as u64,
+            )
         }
     }
 
@@ -518,7 +579,10 @@ impl Args {
         let known = (spec.records + spec.inserts_expected()).saturating_mul(24);
         let host = host.needs();
         Needs {
-            memory_bytes: host.memory_bytes.saturating_add(dpu.memory_bytes).saturating_add(known),
+            memory_bytes: host
+                .memory_bytes
+                .saturating_add(dpu.memory_bytes)
+                .saturating_add(known),
             disk_bytes: host.disk_bytes.saturating_add(dpu.disk_bytes),
         }
     }
@@ -526,7 +590,10 @@ impl Args {
     /// What needs more memory or disk than there is is refused before anything is loaded.
     fn check_room(&self, tests: &[Test]) -> Result<(), Failure> {
         let dir = self.dir();
-        let there = dir.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
+        let there = dir
+            .ancestors()
+            .find(|folder| folder.is_dir())
+            .unwrap_or(Path::new("."));
         let disk = available_bytes(there).unwrap_or(u64::MAX);
         let memory = memory_available_bytes();
         for test in tests {
@@ -566,7 +633,11 @@ impl Args {
     /// The cores of the host's threads and of the DPU's process: disjoint where the machine has enough.
     fn cores(&self, test: &Test) -> (Vec<u32>, Vec<u32>) {
         let given = self.runs.pins();
-        let dpu_given = self.dpu_cores.iter().flat_map(List::iter).map(|&core| core as u32);
+        let dpu_given = self
+            .dpu_cores
+            .iter()
+            .flat_map(List::iter)
+            .map(|&core| core as u32);
         let dpu_given: Vec<u32> = dpu_given.collect();
         let cpus = allowed_cpus();
         let dpu = self.dpu_threads_here(test) as usize;
@@ -600,7 +671,14 @@ impl Args {
             .with("batch", test.batch)
             .with("depth", self.depth)
             .with("window", self.window(test))
-            .with("mode", if test.rate.is_some() { "open" } else { "closed" })
+            .with(
+                "mode",
+                if test.rate.is_some() {
+                    "open"
+                } else {
+                    "closed"
+                },
+            )
             .with("server", self.server.as_deref().unwrap_or("loopback"));
         if let Some(rate) = test.rate {
             record = record.with("rate", rate);
@@ -648,26 +726,46 @@ impl Args {
             EngineKind::Lmdb => Some(folder_in(&dir)?),
         };
         let side = match dpu_plan {
-            Some(plan) => Some((DpuSide::find(self, &plan, test.dpu_threads, &dpu_cores)?, plan)),
+            Some(plan) => Some((
+                DpuSide::find(self, &plan, test.dpu_threads, &dpu_cores)?,
+                plan,
+            )),
             None => None,
         };
         let path = files.as_ref().map_or(dir.as_path(), |folder| folder.path());
         let host = host_plan.make(path).map_err(unsupported)?;
-        let records = Records::new(self.spec(test), self.keys.form(), test.value_bytes as usize).map_err(unsupported)?;
-        let router = self.router(test, host, &records, side.as_ref().map(|(side, plan)| (side.connect(), *plan)))?;
+        let records = Records::new(self.spec(test), self.keys.form(), test.value_bytes as usize)
+            .map_err(unsupported)?;
+        let router = self.router(
+            test,
+            host,
+            &records,
+            side.as_ref().map(|(side, plan)| (side.connect(), *plan)),
+        )?;
         self.load(test, &router, &records)?;
         let (host_bytes, dpu_bytes) = sizes(&router)?;
         let runs = self.run_all(test, &router, &records, host_cores)?;
         if let Some((side, _)) = &side {
-            record.provenance.libraries.insert("dpu".to_owned(), side.words());
+            record
+                .provenance
+                .libraries
+                .insert("dpu".to_owned(), side.words());
         }
         record.counts.insert("index_bytes".to_owned(), host_bytes);
-        record.counts.insert("dpu_index_bytes".to_owned(), dpu_bytes);
+        record
+            .counts
+            .insert("dpu_index_bytes".to_owned(), dpu_bytes);
         self.fill(&mut record, test, &runs, &router);
         Ok(record)
     }
 
-    fn router(&self, test: &Test, host: Arc<dyn Index>, records: &Records, dpu: Option<(Connect, Plan)>) -> Result<Arc<Router>, Ended> {
+    fn router(
+        &self,
+        test: &Test,
+        host: Arc<dyn Index>,
+        records: &Records,
+        dpu: Option<(Connect, Plan)>,
+    ) -> Result<Arc<Router>, Ended> {
         let marks = records.marks(MARKS);
         let boundary = (test.split.host_share() * marks.len() as f64).round() as usize;
         let boundary = match test.split {
@@ -687,7 +785,8 @@ impl Args {
             mirror: self.failover,
             clock: Arc::new(WallClock::default()),
         };
-        Router::new(host, options).map_err(|error| Ended::Failure(Failure::unavailable(error.to_string())))
+        Router::new(host, options)
+            .map_err(|error| Ended::Failure(Failure::unavailable(error.to_string())))
     }
 
     /// Writes all records, by one thread: the host's side and the DPU's take turns to be waited for.
@@ -696,12 +795,20 @@ impl Args {
         let window = (test.batch as usize).max(LOADED_AT_ONCE);
         drive::load(records, 0, 1, window, &mut lane, interrupt::flag()).map_err(wrong)?;
         match interrupt::is_set() {
-            true => Err(Ended::Failure(Failure::interrupted("interrupted while records were loaded"))),
+            true => Err(Ended::Failure(Failure::interrupted(
+                "interrupted while records were loaded",
+            ))),
             false => Ok(()),
         }
     }
 
-    fn run_all(&self, test: &Test, router: &Arc<Router>, records: &Records, pin: Vec<u32>) -> Result<Vec<RunResult>, Ended> {
+    fn run_all(
+        &self,
+        test: &Test,
+        router: &Arc<Router>,
+        records: &Records,
+        pin: Vec<u32>,
+    ) -> Result<Vec<RunResult>, Ended> {
         let mut plan = RunPlan {
             threads: test.host_threads as u32,
             pin,
@@ -724,7 +831,12 @@ impl Args {
             if let Some(why) = &result.driven.wrong {
                 return Err(wrong(why));
             }
-            if let Some(why) = result.driven.failure.as_ref().filter(|_| !self.failover || result.driven.requests == 0) {
+            if let Some(why) = result
+                .driven
+                .failure
+                .as_ref()
+                .filter(|_| !self.failover || result.driven.requests == 0)
+            {
                 return Err(wrong(why));
             }
             // The first one warms caches up, and is no result.
@@ -741,18 +853,39 @@ impl Args {
         let requests = |run: &RunResult| run.driven.requests.max(1) as f64;
         let rates = each(&|run| run.driven.requests as f64 * 1e9 / run.elapsed_ns as f64);
         record.sample("requests_per_s", rates.clone());
-        record.sample("value_bytes_per_s", each(&|run| run.driven.value_bytes as f64 * 1e9 / run.elapsed_ns as f64));
-        record.sample("host_cpu_ns_per_request", each(&|run| run.host_cpu_ns as f64 / requests(run)));
+        record.sample(
+            "value_bytes_per_s",
+            each(&|run| run.driven.value_bytes as f64 * 1e9 / run.elapsed_ns as f64),
+        );
+        record.sample(
+            "host_cpu_ns_per_request",
+            each(&|run| run.host_cpu_ns as f64 / requests(run)),
+        );
         if runs.iter().all(|run| run.dpu_cpu_ns.is_some()) && !runs.is_empty() {
-            record.sample("dpu_cpu_ns_per_request", each(&|run| run.dpu_cpu_ns.unwrap_or(0) as f64 / requests(run)));
+            record.sample(
+                "dpu_cpu_ns_per_request",
+                each(&|run| run.dpu_cpu_ns.unwrap_or(0) as f64 / requests(run)),
+            );
         }
-        record.sample("dpu_share", each(&|run| run.work.dpu_share().unwrap_or(0.0)));
+        record.sample(
+            "dpu_share",
+            each(&|run| run.work.dpu_share().unwrap_or(0.0)),
+        );
         for (name, share) in PERCENTILES {
-            record.sample(&format!("latency_ns_{name}"), each(&|run| run.driven.latencies.percentile_ns(share) as f64));
+            record.sample(
+                &format!("latency_ns_{name}"),
+                each(&|run| run.driven.latencies.percentile_ns(share) as f64),
+            );
         }
         let mut all = Latencies::default();
         runs.iter().for_each(|run| all.add(&run.driven.latencies));
-        record.samples.insert("latency_ns".to_owned(), Samples { values: Vec::new(), hdr: Some(all.to_base64()) });
+        record.samples.insert(
+            "latency_ns".to_owned(),
+            Samples {
+                values: Vec::new(),
+                hdr: Some(all.to_base64()),
+            },
+        );
         let sum = |of: fn(&RunResult) -> u64| runs.iter().map(of).sum::<u64>();
         let counts = [
             ("requests", sum(|run| run.driven.requests)),
@@ -764,16 +897,30 @@ impl Args {
             ("records_moved", sum(|run| run.moved.records)),
             ("dpu_failures", router.failures()),
         ];
-        record.counts.extend(counts.map(|(name, count)| (name.to_owned(), count)));
+        record
+            .counts
+            .extend(counts.map(|(name, count)| (name.to_owned(), count)));
         record.check = Some(Check {
             against: "the bytes and the version of each value that was read, what was written before, and the order of rows".to_owned(),
             compared: sum(|run| run.driven.requests),
             digest: None,
         });
-        let mut interference = runs.first().map(|run| run.interference.clone()).unwrap_or_default();
-        runs.iter().skip(1).for_each(|run| interference.add(&run.interference));
+        let mut interference = runs
+            .first()
+            .map(|run| run.interference.clone())
+            .unwrap_or_default();
+        runs.iter()
+            .skip(1)
+            .for_each(|run| interference.add(&run.interference));
         let workers = test.host_threads;
-        sweep::conclude(record, &rates, self.runs.repeat(), workers, &interference, interrupt::is_set());
+        sweep::conclude(
+            record,
+            &rates,
+            self.runs.repeat(),
+            workers,
+            &interference,
+            interrupt::is_set(),
+        );
         if let Some(reason) = runs.iter().find_map(|run| run.driven.failure.as_ref())
             && let Some(stability) = &mut record.stability
         {
@@ -795,8 +942,14 @@ fn sizes(router: &Router) -> Result<(u64, u64), Ended> {
 
 /// A folder for one test's files, which is gone when the test ends.
 fn folder_in(dir: &Path) -> Result<tempfile::TempDir, Ended> {
-    let made = std::fs::create_dir_all(dir).and_then(|()| tempfile::Builder::new().prefix("index-").tempdir_in(dir));
-    made.map_err(|error| Ended::Failure(Failure::unavailable(format!("--data-dir {}: {error}", dir.display()))))
+    let made = std::fs::create_dir_all(dir)
+        .and_then(|()| tempfile::Builder::new().prefix("index-").tempdir_in(dir));
+    made.map_err(|error| {
+        Ended::Failure(Failure::unavailable(format!(
+            "--data-dir {}: {error}",
+            dir.display()
+        )))
+    })
 }
 
 /// How a test ended without a number.

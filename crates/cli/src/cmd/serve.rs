@@ -203,7 +203,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(_) => TESTS_END,
         None => SCANS_END,
     };
-    let (agent, info) = bind(options, operators, index, tasks).map_err(|error| cannot_start(&error))?;
+    let (agent, info) =
+        bind(options, operators, index, tasks).map_err(|error| cannot_start(&error))?;
     if args.until_stdin_closes {
         std::thread::spawn(move || watch_stdin(ending));
     }
@@ -244,7 +245,8 @@ fn bind(
     let echo = Echo::new(options.idle_patience, &options.clock);
     let tasks = tasks.map(|tasks| TasksService::new(tasks, &options.clock));
     let pushdown = Arc::new(Pushdown::new(options)?);
-    let mut services: Vec<Arc<dyn Service>> = vec![pushdown.clone(), Arc::new(echo), operators, Arc::new(index)];
+    let mut services: Vec<Arc<dyn Service>> =
+        vec![pushdown.clone(), Arc::new(echo), operators, Arc::new(index)];
     services.extend(tasks.map(|tasks| Arc::new(tasks) as Arc<dyn Service>));
     let agent = Agent::bind(session, services)?;
     let info = pushdown.info(agent.description());

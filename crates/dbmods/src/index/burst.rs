@@ -31,7 +31,10 @@ use std::sync::Arc;
 use dpb_core::Timer;
 use dpb_link::LinkError;
 
-use super::{Found, Index, IndexError, KEY_BYTES_MAX, KeyRange, Keys, Session, VALUE_BYTES_MAX, Values, Write};
+use super::{
+    Found, Index, IndexError, KEY_BYTES_MAX, KeyRange, Keys, Session, VALUE_BYTES_MAX, Values,
+    Write,
+};
 
 /// Requests of a burst, at most.
 pub const BURST_REQUESTS_MAX: usize = 1 << 16;
@@ -87,7 +90,12 @@ impl Strings {
     }
 
     /// Reads `count` strings of at most `max` bytes each.
-    fn read_from(&mut self, from: &mut Reader<'_>, count: usize, max: usize) -> Result<(), LinkError> {
+    fn read_from(
+        &mut self,
+        from: &mut Reader<'_>,
+        count: usize,
+        max: usize,
+    ) -> Result<(), LinkError> {
         self.clear();
         let ends = from.take(4 * count)?;
         let mut last = 0;
@@ -338,13 +346,15 @@ impl Burst {
         }
         let (lookups, writes, scans) = (lookups as usize, writes as usize, scans as usize);
         self.lookups.read_from(&mut from, lookups, KEY_BYTES_MAX)?;
-        self.write_keys.read_from(&mut from, writes, KEY_BYTES_MAX)?;
+        self.write_keys
+            .read_from(&mut from, writes, KEY_BYTES_MAX)?;
         self.deletes.clear();
         self.deletes.extend_from_slice(from.take(writes)?);
         if self.deletes.iter().any(|&kind| kind > 1) {
             return Err(LinkError::Malformed("the kind of a write"));
         }
-        self.write_values.read_from(&mut from, writes, VALUE_BYTES_MAX)?;
+        self.write_values
+            .read_from(&mut from, writes, VALUE_BYTES_MAX)?;
         self.scans.clear();
         for _ in 0..scans {
             let scan = ScanOf {
@@ -356,8 +366,10 @@ impl Burst {
             }
             self.scans.push(scan);
         }
-        self.scan_starts.read_from(&mut from, scans, KEY_BYTES_MAX + 1)?;
-        self.scan_ends.read_from(&mut from, scans, KEY_BYTES_MAX + 1)?;
+        self.scan_starts
+            .read_from(&mut from, scans, KEY_BYTES_MAX + 1)?;
+        self.scan_ends
+            .read_from(&mut from, scans, KEY_BYTES_MAX + 1)?;
         from.end()
     }
 }
@@ -588,17 +600,22 @@ impl Executor {
         let (keys, values) = (&mut outcome.row_keys, &mut outcome.row_values);
         let limit = burst.rows_max(at) as usize;
         let mut fits = true;
-        let rows = self.session.scan(burst.range(at), limit, &mut |key, value| {
-            fits = keys.bytes.len() + values.bytes.len() + key.len() + value.len() <= ROWS_BYTES_MAX;
-            if !fits {
-                return ControlFlow::Break(());
-            }
-            keys.push(key);
-            values.push(value);
-            ControlFlow::Continue(())
-        })?;
+        let rows = self
+            .session
+            .scan(burst.range(at), limit, &mut |key, value| {
+                fits = keys.bytes.len() + values.bytes.len() + key.len() + value.len()
+                    <= ROWS_BYTES_MAX;
+                if !fits {
+                    return ControlFlow::Break(());
+                }
+                keys.push(key);
+                values.push(value);
+                ControlFlow::Continue(())
+            })?;
         if !fits {
-            return Err(IndexError::Rows { max: ROWS_BYTES_MAX });
+            return Err(IndexError::Rows {
+                max: ROWS_BYTES_MAX,
+            });
         }
         outcome.rows.push(rows as u32);
         Ok(())

@@ -20,7 +20,8 @@ use dpb_core::random::SplitMix64;
 
 use super::router::{Lane, Receive, RouterError};
 use super::ycsb::{
-    ABSENT, Floor, Generator, Inserted, Key, KeyForm, Ledger, Request, Spec, SpecError, VALUE_BYTES_MIN, Write, check, fill,
+    ABSENT, Floor, Generator, Inserted, Key, KeyForm, Ledger, Request, Spec, SpecError,
+    VALUE_BYTES_MIN, Write, check, fill,
 };
 
 /// Of so many scans, one is checked for staleness and for keys that it left out: that costs more than the scan.
@@ -103,7 +104,8 @@ impl Records {
 
     /// The first loaded record in the order of keys whose key is not less than `key`, as a place in that order.
     fn place(&self, key: &[u8]) -> usize {
-        self.order.partition_point(|&record| self.form.key(record.into()).as_bytes() < key)
+        self.order
+            .partition_point(|&record| self.form.key(record.into()).as_bytes() < key)
     }
 }
 
@@ -196,14 +198,26 @@ impl Carrier for Lane {
 ///
 /// # Errors
 /// The first write that failed.
-pub fn load(records: &Records, first: u64, step: u64, window: usize, carrier: &mut dyn Carrier, stop: &AtomicBool) -> Result<u64, String> {
+pub fn load(
+    records: &Records,
+    first: u64,
+    step: u64,
+    window: usize,
+    carrier: &mut dyn Carrier,
+    stop: &AtomicBool,
+) -> Result<u64, String> {
     let mut loaded = Loaded::default();
     let mut value = vec![0; records.value_bytes];
     let mut record = first;
     let mut sent = 0;
     while record < records.spec.records && !stop.load(Ordering::Relaxed) {
         fill(record, super::ycsb::LOADED, &mut value);
-        carrier.put(record, records.form.key(record).as_bytes(), &value, &mut loaded);
+        carrier.put(
+            record,
+            records.form.key(record).as_bytes(),
+            &value,
+            &mut loaded,
+        );
         sent += 1;
         while sent - loaded.written >= window as u64 && loaded.failure.is_none() {
             carrier.wait(&mut loaded);
@@ -345,7 +359,10 @@ struct Run<'a> {
 impl Run<'_> {
     fn closed(&mut self, load: Load, carrier: &mut dyn Carrier, stop: &AtomicBool) {
         let most = load.requests.unwrap_or(u64::MAX);
-        while self.count < most && !stop.load(Ordering::Relaxed) && self.answers.driven.wrong.is_none() {
+        while self.count < most
+            && !stop.load(Ordering::Relaxed)
+            && self.answers.driven.wrong.is_none()
+        {
             while self.answers.outstanding < load.window.max(1) && self.count < most {
                 let since_ns = match self.count % REQUESTS_PER_TIME {
                     0 => self.answers.clock.now_ns(),
@@ -361,15 +378,28 @@ impl Run<'_> {
         }
     }
 
-    fn open(&mut self, load: Load, rate: f64, mut random: SplitMix64, carrier: &mut dyn Carrier, stop: &AtomicBool) {
+    fn open(
+        &mut self,
+        load: Load,
+        rate: f64,
+        mut random: SplitMix64,
+        carrier: &mut dyn Carrier,
+        stop: &AtomicBool,
+    ) {
         let most = load.requests.unwrap_or(u64::MAX);
         let gap_ns = 1e9 / rate.max(1e-6);
         let start_ns = self.answers.clock.now_ns();
         let mut due = random.exponential(gap_ns);
-        while self.count < most && !stop.load(Ordering::Relaxed) && self.answers.driven.wrong.is_none() {
+        while self.count < most
+            && !stop.load(Ordering::Relaxed)
+            && self.answers.driven.wrong.is_none()
+        {
             let now_ns = self.answers.clock.now_ns() - start_ns;
             let mut asked = false;
-            while due as u64 <= now_ns && self.count < most && self.answers.outstanding < load.window.max(1) {
+            while due as u64 <= now_ns
+                && self.count < most
+                && self.answers.outstanding < load.window.max(1)
+            {
                 self.answers.driven.late += u64::from(now_ns - due as u64 > 1_000_000);
                 if !self.ask(start_ns + due as u64, carrier) {
                     return;
@@ -382,7 +412,9 @@ impl Run<'_> {
                 (0, false) => std::hint::spin_loop(),
                 // Nothing more is due: what was collected goes out.
                 (_, true) => carrier.flush(&mut self.answers),
-                (_, false) if self.answers.outstanding >= load.window.max(1) => carrier.wait(&mut self.answers),
+                (_, false) if self.answers.outstanding >= load.window.max(1) => {
+                    carrier.wait(&mut self.answers)
+                }
                 (_, false) => carrier.flush(&mut self.answers),
             }
             self.follow(carrier);
@@ -395,7 +427,10 @@ impl Run<'_> {
         let request = match self.generator.next(&records.inserted) {
             Ok(request) => request,
             Err(full) => {
-                self.answers.driven.failure.get_or_insert_with(|| full.to_string());
+                self.answers
+                    .driven
+                    .failure
+                    .get_or_insert_with(|| full.to_string());
                 return false;
             }
         };
@@ -412,11 +447,17 @@ impl Run<'_> {
                 let ticket = self.answers.ticket(asked, record, since_ns);
                 carrier.lookup(ticket, &records.form.key(record), &mut self.answers);
             }
-            Request::Update(record) => return self.write(record, Asked::Write, since_ns, None, carrier),
-            Request::Insert(record) => return self.write(record, Asked::Insert, since_ns, None, carrier),
+            Request::Update(record) => {
+                return self.write(record, Asked::Write, since_ns, None, carrier);
+            }
+            Request::Insert(record) => {
+                return self.write(record, Asked::Insert, since_ns, None, carrier);
+            }
             Request::Scan { from, rows } => {
                 let key = records.form.key(from);
-                let scan = self.answers.scan(&key, rows, self.count.is_multiple_of(SCANS_PER_FULL_CHECK));
+                let scan =
+                    self.answers
+                        .scan(&key, rows, self.count.is_multiple_of(SCANS_PER_FULL_CHECK));
                 let ticket = self.answers.ticket(Asked::Scan(scan), from, since_ns);
                 carrier.scan(ticket, &key, rows, &mut self.answers);
             }
@@ -425,12 +466,22 @@ impl Run<'_> {
     }
 
     /// Hands a write in, with a ticket of its own or the one of the lookup before it.
-    fn write(&mut self, record: u64, asked: fn(Write) -> Asked, since_ns: u64, ticket: Option<u64>, carrier: &mut dyn Carrier) -> bool {
+    fn write(
+        &mut self,
+        record: u64,
+        asked: fn(Write) -> Asked,
+        since_ns: u64,
+        ticket: Option<u64>,
+        carrier: &mut dyn Carrier,
+    ) -> bool {
         let records = self.answers.records;
         let write = match records.ledger.begin_write(record) {
             Ok(write) => write,
             Err(error) => {
-                self.answers.driven.failure.get_or_insert_with(|| error.to_string());
+                self.answers
+                    .driven
+                    .failure
+                    .get_or_insert_with(|| error.to_string());
                 return false;
             }
         };
@@ -442,14 +493,21 @@ impl Run<'_> {
             }
             None => self.answers.ticket(asked(write), record, since_ns),
         };
-        carrier.put(ticket, &records.form.key(record), &self.value, &mut self.answers);
+        carrier.put(
+            ticket,
+            &records.form.key(record),
+            &self.value,
+            &mut self.answers,
+        );
         true
     }
 
     /// Hands the writes of read-modify-writes in.
     fn follow(&mut self, carrier: &mut dyn Carrier) {
         while let Some(ticket) = self.answers.modified.pop() {
-            let &Ticket { record, since_ns, .. } = &self.answers.tickets[ticket as usize];
+            let &Ticket {
+                record, since_ns, ..
+            } = &self.answers.tickets[ticket as usize];
             if !self.write(record, Asked::Write, since_ns, Some(ticket), carrier) {
                 self.answers.end(ticket, false);
             }
@@ -460,7 +518,11 @@ impl Run<'_> {
 impl Answers<'_> {
     fn ticket(&mut self, asked: Asked, record: u64, since_ns: u64) -> u64 {
         self.outstanding += 1;
-        let ticket = Ticket { asked, record, since_ns };
+        let ticket = Ticket {
+            asked,
+            record,
+            since_ns,
+        };
         match self.free.pop() {
             Some(at) => {
                 self.tickets[at as usize] = ticket;
@@ -487,7 +549,8 @@ impl Answers<'_> {
         state.place = in_full.then(|| records.place(key));
         if let Some(place) = state.place {
             let loaded = records.order[place..].iter().take(rows as usize);
-            let floors = loaded.map(|&record| (u64::from(record), records.ledger.begin_read(record.into())));
+            let floors =
+                loaded.map(|&record| (u64::from(record), records.ledger.begin_read(record.into())));
             state.floors.extend(floors);
         }
         at
@@ -499,10 +562,14 @@ impl Answers<'_> {
 
     /// A request has ended.
     fn end(&mut self, ticket: u64, answered: bool) {
-        let Ticket { asked, since_ns, .. } = &mut self.tickets[ticket as usize];
+        let Ticket {
+            asked, since_ns, ..
+        } = &mut self.tickets[ticket as usize];
         let (asked, since_ns) = (std::mem::replace(asked, Asked::Nothing), *since_ns);
         if since_ns != NO_TICKET && answered {
-            self.driven.latencies.record(self.clock.now_ns().saturating_sub(since_ns));
+            self.driven
+                .latencies
+                .record(self.clock.now_ns().saturating_sub(since_ns));
         }
         match answered {
             true => self.driven.requests += 1,
@@ -518,12 +585,16 @@ impl Answers<'_> {
 
 impl Receive for Answers<'_> {
     fn looked_up(&mut self, request: u64, value: Option<&[u8]>) {
-        let &Ticket { ref asked, record, .. } = &self.tickets[request as usize];
+        let &Ticket {
+            ref asked, record, ..
+        } = &self.tickets[request as usize];
         let (floor, is_modified) = match *asked {
             Asked::Read(floor) => (floor, false),
             Asked::Modify(floor) => (floor, true),
             _ => {
-                return self.wrong(|| format!("record {record}: a lookup was answered that was not asked for"));
+                return self.wrong(|| {
+                    format!("record {record}: a lookup was answered that was not asked for")
+                });
             }
         };
         self.driven.hits += u64::from(value.is_some());
@@ -555,7 +626,8 @@ impl Receive for Answers<'_> {
                 self.records.ledger.end_write(write);
                 self.records.inserted.acknowledge(record);
             }
-            _ => self.wrong(|| format!("record {record}: a write was answered that was not asked for")),
+            _ => self
+                .wrong(|| format!("record {record}: a write was answered that was not asked for")),
         }
         self.driven.value_bytes += self.records.value_bytes as u64;
         self.end(request, true);
@@ -598,22 +670,43 @@ impl ScanState {
             _ => key > &*self.last,
         };
         if !in_order || self.rows == self.rows_max {
-            return Err(format!("a scan gave {} behind {}, as row {} of {}", key.escape_ascii(), self.last.escape_ascii(), self.rows + 1, self.rows_max));
+            return Err(format!(
+                "a scan gave {} behind {}, as row {} of {}",
+                key.escape_ascii(),
+                self.last.escape_ascii(),
+                self.rows + 1,
+                self.rows_max
+            ));
         }
         self.rows += 1;
         self.last.clear();
         self.last.extend_from_slice(key);
         let named = value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-        let record = named.filter(|&record| record < records.ledger.capacity() && *records.form.key(record) == *key);
-        let record = record.ok_or_else(|| format!("a scan gave {} a value of another record", key.escape_ascii()))?;
+        let record = named.filter(|&record| {
+            record < records.ledger.capacity() && *records.form.key(record) == *key
+        });
+        let record = record.ok_or_else(|| {
+            format!(
+                "a scan gave {} a value of another record",
+                key.escape_ascii()
+            )
+        })?;
         let version = check(record, value).map_err(|error| error.to_string())?;
         let mut floor = None;
         if self.place.is_some() && record < records.spec.records {
             // Loaded records are never deleted, so that each must come.
             match self.floors.get(self.at) {
                 Some(&(next, at)) if next == record => floor = Some(at),
-                Some(&(next, _)) => return Err(format!("a scan gave record {record}, and left out record {next} before it")),
-                None => return Err(format!("a scan gave record {record}, behind the last one of its range")),
+                Some(&(next, _)) => {
+                    return Err(format!(
+                        "a scan gave record {record}, and left out record {next} before it"
+                    ));
+                }
+                None => {
+                    return Err(format!(
+                        "a scan gave record {record}, behind the last one of its range"
+                    ));
+                }
             }
             self.at += 1;
         }
@@ -624,9 +717,13 @@ impl ScanState {
 
     /// Judges the end.
     fn end(&self) -> Result<(), String> {
-        let left_out = self.place.is_some() && self.rows < self.rows_max && self.at < self.floors.len();
+        let left_out =
+            self.place.is_some() && self.rows < self.rows_max && self.at < self.floors.len();
         match left_out {
-            true => Err(format!("a scan ended after {} of {} rows, before record {}", self.rows, self.rows_max, self.floors[self.at].0)),
+            true => Err(format!(
+                "a scan ended after {} of {} rows, before record {}",
+                self.rows, self.rows_max, self.floors[self.at].0
+            )),
             false => Ok(()),
         }
     }

@@ -44,7 +44,9 @@ pub enum IndexError {
         bytes: usize,
     },
     /// The rows of a burst's scans take more bytes than an outcome may have.
-    #[error("the rows of the scans of a burst take more than {max} bytes; ask for fewer rows at once")]
+    #[error(
+        "the rows of the scans of a burst take more than {max} bytes; ask for fewer rows at once"
+    )]
     Rows {
         /// Bytes that they may take.
         max: usize,

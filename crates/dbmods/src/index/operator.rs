@@ -28,7 +28,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use dpb_core::lift::OneKernel;
-use dpb_core::{Backend, Batch, BatchOut, JobError, Kernel, Limits, OutputShape, ParameterValue, Spec};
+use dpb_core::{
+    Backend, Batch, BatchOut, JobError, Kernel, Limits, OutputShape, ParameterValue, Spec,
+};
 
 use super::{Found, Index, Keys, Session, VALUE_BYTES_MAX, Values};
 
@@ -126,7 +128,9 @@ pub struct Scratch {
 
 impl fmt::Debug for Scratch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scratch").field("keys", &self.found.len()).finish_non_exhaustive()
+        f.debug_struct("Scratch")
+            .field("keys", &self.found.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -151,9 +155,20 @@ impl Kernel for LookupKernel {
         HEAD + self.0.value_room
     }
 
-    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, scratch: &mut Scratch) -> Result<(), JobError> {
+    fn run(
+        &self,
+        batch: Batch<'_>,
+        out: BatchOut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), JobError> {
         let room = self.0.value_room;
-        let Scratch { session, keys, offsets, values, found } = scratch;
+        let Scratch {
+            session,
+            keys,
+            offsets,
+            values,
+            found,
+        } = scratch;
         if session.is_none() {
             *session = Arc::clone(&self.0.index).session().ok();
         }
@@ -178,7 +193,9 @@ impl Kernel for LookupKernel {
                     _ => Ok(0),
                 };
             };
-            let output = slot.get_mut(..HEAD + len as usize).ok_or(JobError::DstTooShort)?;
+            let output = slot
+                .get_mut(..HEAD + len as usize)
+                .ok_or(JobError::DstTooShort)?;
             output[0] = 1;
             output[HEAD..].copy_from_slice(&value[..len as usize]);
             Ok(HEAD as u32 + len)
@@ -202,15 +219,24 @@ fn keys_of<'a>(batch: Batch<'a>, keys: &'a mut Vec<u8>, offsets: &'a mut Vec<u32
         keys.extend_from_slice(key);
         offsets.push(keys.len() as u32);
     }
-    Keys::Offsets { bytes: keys, offsets }
+    Keys::Offsets {
+        bytes: keys,
+        offsets,
+    }
 }
 
 /// Lookups on the cores of whoever submits. The only operator is [`Lookup`], and a queue takes any number of jobs.
 pub fn own_cores() -> impl Backend {
-    OneKernel::of_operator("cpu", NAME, |lookup: &Lookup| Ok(LookupKernel(lookup.clone()))).with_limits(Limits::new(NonZeroU32::MAX))
+    OneKernel::of_operator("cpu", NAME, |lookup: &Lookup| {
+        Ok(LookupKernel(lookup.clone()))
+    })
+    .with_limits(Limits::new(NonZeroU32::MAX))
 }
 
 /// Lookups on `workers` threads of this process.
 pub fn pool(workers: NonZeroU32) -> impl Backend {
-    OneKernel::of_operator("pool", NAME, |lookup: &Lookup| Ok(LookupKernel(lookup.clone()))).on_workers(workers)
+    OneKernel::of_operator("pool", NAME, |lookup: &Lookup| {
+        Ok(LookupKernel(lookup.clone()))
+    })
+    .on_workers(workers)
 }

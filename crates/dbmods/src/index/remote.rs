@@ -32,7 +32,13 @@ pub enum RemoteError {
 impl RemoteError {
     /// True if the connection can be used no more. A refusal of one frame leaves it as it was.
     pub fn is_broken(&self) -> bool {
-        !matches!(self, Self::Link { source: LinkError::Refused { .. }, .. })
+        !matches!(
+            self,
+            Self::Link {
+                source: LinkError::Refused { .. },
+                ..
+            }
+        )
     }
 }
 

@@ -66,7 +66,9 @@ pub enum RouterError {
     #[error("the DPU's index: {0}")]
     Refused(Arc<RemoteError>),
     /// The DPU's side is gone, and the records of its range with it.
-    #[error("the DPU's side is gone ({0}), and with it the records of its range; the host's range goes on. Start it again and load, or run with --failover")]
+    #[error(
+        "the DPU's side is gone ({0}), and with it the records of its range; the host's range goes on. Start it again and load, or run with --failover"
+    )]
     Lost(Arc<str>),
     /// A value is longer than the router's room for one.
     #[error("a value of {bytes} bytes, where there is room for {room}")]
@@ -185,7 +187,10 @@ impl Router {
     /// Gives the DPU's side of `generation` up, unless somebody has done so before.
     fn give_up(&self, generation: u64, why: &str) {
         let marks = self.options.marks.len();
-        if self.splits.give_up(generation, why, self.options.mirror.then_some(marks)) {
+        if self
+            .splits
+            .give_up(generation, why, self.options.mirror.then_some(marks))
+        {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -197,7 +202,11 @@ impl Router {
 
     /// A connection to the index of the DPU's side.
     fn connect(&self, id: IndexId) -> Result<Remote, RemoteError> {
-        let (connect, _) = self.options.dpu.as_ref().expect("only a side that there is has an index");
+        let (connect, _) = self
+            .options
+            .dpu
+            .as_ref()
+            .expect("only a side that there is has an index");
         Remote::join(connect, id, self.options.patience)
     }
 }

@@ -59,7 +59,12 @@ pub struct RunResult {
 ///
 /// # Errors
 /// Why there is no result: a thread found no session, a core is not there, a move failed. A wrong answer is in [`Driven::wrong`].
-pub fn run(router: &Arc<Router>, records: &Records, plan: &RunPlan, interrupted: &(dyn Fn() -> bool + Sync)) -> Result<RunResult, String> {
+pub fn run(
+    router: &Arc<Router>,
+    records: &Records,
+    plan: &RunPlan,
+    interrupted: &(dyn Fn() -> bool + Sync),
+) -> Result<RunResult, String> {
     let clock = Arc::clone(&router.options().clock);
     let stop = AtomicBool::new(false);
     let barrier = Barrier::new(plan.threads as usize + 1);
@@ -76,7 +81,14 @@ pub fn run(router: &Arc<Router>, records: &Records, plan: &RunPlan, interrupted:
         let moved = wait(router, plan, interrupted);
         let interference = watch.stop();
         stop.store(true, Ordering::Relaxed);
-        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread of the run panicked".to_owned()))).collect();
+        let ended: Vec<_> = threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err("a thread of the run panicked".to_owned()))
+            })
+            .collect();
         (ended, interference, moved)
     });
     let mut driven = Driven::default();
@@ -91,7 +103,9 @@ pub fn run(router: &Arc<Router>, records: &Records, plan: &RunPlan, interrupted:
         driven,
         elapsed_ns: last_ns.saturating_sub(first_ns).max(1),
         host_cpu_ns: cpu_ns() - cpu_before,
-        dpu_cpu_ns: dpu_before.zip(dpu_after).map(|(before, after)| after.saturating_sub(before)),
+        dpu_cpu_ns: dpu_before
+            .zip(dpu_after)
+            .map(|(before, after)| after.saturating_sub(before)),
         work: router.work().since(&work_before),
         moved: moved?,
         interference,
@@ -107,18 +121,25 @@ fn one_thread(
     stop: &AtomicBool,
     barrier: &Barrier,
 ) -> Result<(Driven, u64, u64), String> {
-    let made = pin(&plan.pin, thread).and_then(|()| Lane::new(router).map_err(|error| error.to_string()));
+    let made =
+        pin(&plan.pin, thread).and_then(|()| Lane::new(router).map_err(|error| error.to_string()));
     // Whoever failed lets the others go on, too.
     barrier.wait();
     let mut lane = made?;
     let from_ns = clock.now_ns();
-    let driven = drive::drive(records, plan.load, plan.seed, thread, &mut lane, clock, stop);
+    let driven = drive::drive(
+        records, plan.load, plan.seed, thread, &mut lane, clock, stop,
+    );
     let driven = driven.map_err(|error| error.to_string())?;
     Ok((driven, from_ns, clock.now_ns()))
 }
 
 /// Waits until the time is up; the boundary follows the rates meanwhile, if it should.
-fn wait(router: &Arc<Router>, plan: &RunPlan, interrupted: &(dyn Fn() -> bool + Sync)) -> Result<Moved, String> {
+fn wait(
+    router: &Arc<Router>,
+    plan: &RunPlan,
+    interrupted: &(dyn Fn() -> bool + Sync),
+) -> Result<Moved, String> {
     let clock = &router.options().clock;
     let end_ns = clock.now_ns() + plan.seconds.as_nanos() as u64;
     let mut mover = match plan.adapt_to {

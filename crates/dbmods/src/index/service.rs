@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use dpb_core::Timer;
 use dpb_link::budget::{Budget, Reserved};
-use dpb_link::{ClientInfo, Header, Link, LinkError, Refusal, Service, Tags, decode, encode, refusal_bytes, tag};
+use dpb_link::{
+    ClientInfo, Header, Link, LinkError, Refusal, Service, Tags, decode, encode, refusal_bytes, tag,
+};
 use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
@@ -126,17 +128,29 @@ impl IndexService {
 
     fn make(&self, plan: Plan) -> Result<Arc<Shared>, LinkError> {
         let needs = plan.needs();
-        let memory = Held::reserve(needs.memory_bytes, &self.memory_bytes, self.options.memory_bytes_max)?;
-        let broke = |error: &dyn fmt::Display| LinkError::refused(Refusal::Unavailable, error.to_string());
+        let memory = Held::reserve(
+            needs.memory_bytes,
+            &self.memory_bytes,
+            self.options.memory_bytes_max,
+        )?;
+        let broke =
+            |error: &dyn fmt::Display| LinkError::refused(Refusal::Unavailable, error.to_string());
         let folder = match plan.engine {
             EngineKind::Tree => None,
             EngineKind::Lmdb => {
                 std::fs::create_dir_all(&self.options.folder).map_err(|error| broke(&error))?;
-                let made = tempfile::Builder::new().prefix("index-").tempdir_in(&self.options.folder);
-                Some(made.map_err(|error| broke(&format!("{}: {error}", self.options.folder.display())))?)
+                let made = tempfile::Builder::new()
+                    .prefix("index-")
+                    .tempdir_in(&self.options.folder);
+                Some(made.map_err(|error| {
+                    broke(&format!("{}: {error}", self.options.folder.display()))
+                })?)
             }
         };
-        let path = folder.as_ref().map(TempDir::path).unwrap_or(&self.options.folder);
+        let path = folder
+            .as_ref()
+            .map(TempDir::path)
+            .unwrap_or(&self.options.folder);
         let index = plan.make(path).map_err(|error| broke(&error))?;
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| broke(&error))?;
@@ -152,7 +166,10 @@ impl IndexService {
         let mut indexes = self.indexes();
         indexes.retain(|_, index| index.strong_count() > 0);
         if indexes.len() >= INDEXES_MAX {
-            return Err(LinkError::refused(Refusal::Busy, "the agent has as many indexes as it may; try again later"));
+            return Err(LinkError::refused(
+                Refusal::Busy,
+                "the agent has as many indexes as it may; try again later",
+            ));
         }
         indexes.insert(shared.id, Arc::downgrade(&shared));
         Ok(shared)
@@ -160,7 +177,12 @@ impl IndexService {
 
     fn join(&self, id: IndexId) -> Result<Arc<Shared>, LinkError> {
         let index = self.indexes().get(&id).and_then(Weak::upgrade);
-        index.ok_or_else(|| LinkError::refused(Refusal::Unavailable, "the agent has no such index: the connection that made it has ended"))
+        index.ok_or_else(|| {
+            LinkError::refused(
+                Refusal::Unavailable,
+                "the agent has no such index: the connection that made it has ended",
+            )
+        })
     }
 
     /// Answers one request.
@@ -172,7 +194,10 @@ impl IndexService {
             Request::DeleteRange { start, end, limit } => {
                 let range = KeyRange::from(&start);
                 let range = end.as_deref().map_or(range, |end| range.before(end));
-                let deleted = Lane::of(lane)?.shared.index.delete_range(range, limit as usize);
+                let deleted = Lane::of(lane)?
+                    .shared
+                    .index
+                    .delete_range(range, limit as usize);
                 return Ok(Reply::Deleted(deleted.map_err(refused)?.keys as u32));
             }
             Request::Flush => {
@@ -186,19 +211,28 @@ impl IndexService {
             threads: self.options.threads,
         };
         *lane = Some(Lane {
-            executor: Executor::new(Arc::clone(&shared.index), Arc::clone(&self.options.clock)).map_err(refused)?,
+            executor: Executor::new(Arc::clone(&shared.index), Arc::clone(&self.options.clock))
+                .map_err(refused)?,
             shared,
         });
         Ok(joined)
     }
 
     /// Carries a burst out, and puts its outcome behind what is in `out`.
-    fn run(&self, link: &Link, burst: &Burst, outcome: &mut Outcome, lane: &mut Lane) -> Result<(), LinkError> {
+    fn run(
+        &self,
+        link: &Link,
+        burst: &Burst,
+        outcome: &mut Outcome,
+        lane: &mut Lane,
+    ) -> Result<(), LinkError> {
         let gone = || self.is_ending() || link.peer_gone();
         let _thread = self.threads.reserve(1, &gone, |_| 1)?;
         lane.executor.run(burst, outcome).map_err(refused)?;
         lane.shared.bursts.fetch_add(1, Ordering::Relaxed);
-        lane.shared.requests.fetch_add(burst.len() as u64, Ordering::Relaxed);
+        lane.shared
+            .requests
+            .fetch_add(burst.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -212,7 +246,9 @@ struct Lane {
 
 impl Lane {
     fn of(lane: &mut Option<Self>) -> Result<&mut Self, LinkError> {
-        lane.as_mut().ok_or_else(|| LinkError::refused(Refusal::Usage, "the connection has made or joined no index"))
+        lane.as_mut().ok_or_else(|| {
+            LinkError::refused(Refusal::Usage, "the connection has made or joined no index")
+        })
     }
 }
 
@@ -234,9 +270,13 @@ impl Shared {
 /// An error of the index, as the client is told.
 fn refused(error: IndexError) -> LinkError {
     let refusal = match error {
-        IndexError::KeyLength { .. } | IndexError::ValueLength { .. } | IndexError::Layout { .. } => Refusal::Usage,
+        IndexError::KeyLength { .. }
+        | IndexError::ValueLength { .. }
+        | IndexError::Layout { .. } => Refusal::Usage,
         IndexError::Sessions { .. } => Refusal::Busy,
-        IndexError::Full { .. } | IndexError::Memory { .. } | IndexError::Disk { .. } => Refusal::Unavailable,
+        IndexError::Full { .. } | IndexError::Memory { .. } | IndexError::Disk { .. } => {
+            Refusal::Unavailable
+        }
         _ => Refusal::Internal,
     };
     LinkError::refused(refusal, error.to_string())
@@ -277,7 +317,8 @@ impl Service for IndexService {
                     let held = self.receive(link, header, &mut body)?;
                     burst.read_from(&body)?;
                     let held = self.room(link, held, burst.outcome_bytes_max())?;
-                    let ran = Lane::of(&mut lane).and_then(|lane| self.run(link, &burst, &mut outcome, lane));
+                    let ran = Lane::of(&mut lane)
+                        .and_then(|lane| self.run(link, &burst, &mut outcome, lane));
                     match ran {
                         Ok(()) => {
                             body.clear();
@@ -301,9 +342,16 @@ impl Service for IndexService {
 
 impl IndexService {
     /// Receives the body of a burst into `body`.
-    fn receive(&self, link: &mut Link, header: Header, body: &mut Vec<u8>) -> Result<Reserved<'_>, LinkError> {
+    fn receive(
+        &self,
+        link: &mut Link,
+        header: Header,
+        body: &mut Vec<u8>,
+    ) -> Result<Reserved<'_>, LinkError> {
         let bytes = 2 * header.len as u64;
-        let held = self.bursts.reserve(bytes, &|| self.is_ending() || link.peer_gone(), |_| bytes)?;
+        let held = self
+            .bursts
+            .reserve(bytes, &|| self.is_ending() || link.peer_gone(), |_| bytes)?;
         link.set_deadline(Some(BODY_PATIENCE));
         body.resize(header.len, 0);
         link.receive_exact(body)?;
@@ -311,9 +359,16 @@ impl IndexService {
     }
 
     /// Reserves what an outcome may take, on top of what its burst does.
-    fn room<'a>(&'a self, link: &Link, held: Reserved<'a>, outcome_bytes: usize) -> Result<[Reserved<'a>; 2], LinkError> {
+    fn room<'a>(
+        &'a self,
+        link: &Link,
+        held: Reserved<'a>,
+        outcome_bytes: usize,
+    ) -> Result<[Reserved<'a>; 2], LinkError> {
         let bytes = 2 * outcome_bytes.min(BURST_BYTES_MAX) as u64;
-        let room = self.bursts.reserve(bytes, &|| self.is_ending() || link.peer_gone(), |_| bytes)?;
+        let room = self
+            .bursts
+            .reserve(bytes, &|| self.is_ending() || link.peer_gone(), |_| bytes)?;
         Ok([held, room])
     }
 }
@@ -321,7 +376,9 @@ impl IndexService {
 /// Tells the client why its frame failed, if it is the frame's fault and the conversation can go on.
 fn refuse(link: &mut Link, error: LinkError) -> Result<(), LinkError> {
     match error {
-        LinkError::Refused { refusal, text } => link.send(tag::ERROR, &refusal_bytes(refusal, &text)),
+        LinkError::Refused { refusal, text } => {
+            link.send(tag::ERROR, &refusal_bytes(refusal, &text))
+        }
         broken => Err(broken),
     }
 }

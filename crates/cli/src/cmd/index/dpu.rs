@@ -24,7 +24,12 @@ pub(super) struct DpuSide {
 
 impl DpuSide {
     /// The agent that was named, or a process of our own with room for `plan`, on these cores.
-    pub(super) fn find(args: &Args, plan: &Plan, threads: u64, cores: &[u32]) -> Result<Self, Ended> {
+    pub(super) fn find(
+        args: &Args,
+        plan: &Plan,
+        threads: u64,
+        cores: &[u32],
+    ) -> Result<Self, Ended> {
         let found = match &args.server {
             Some(address) => Self::elsewhere(args, address),
             None => Self::here(args, plan, threads, cores),
@@ -36,7 +41,10 @@ impl DpuSide {
         let pass = match (&args.credentials, &args.token_file) {
             (Some(path), _) => {
                 let credentials = ClientCredentials::load(path);
-                Pass::Credentials(credentials.map_err(|error| Failure::usage(format!("--credentials: {error}")))?)
+                Pass::Credentials(
+                    credentials
+                        .map_err(|error| Failure::usage(format!("--credentials: {error}")))?,
+                )
             }
             (None, Some(path)) => Pass::Token(token_of(path)?),
             (None, None) => Pass::None,
@@ -52,11 +60,22 @@ impl DpuSide {
     }
 
     fn here(args: &Args, plan: &Plan, threads: u64, cores: &[u32]) -> Result<Self, Failure> {
-        let broke = |what: &str, why: String| Failure::check(format!("cannot start the DPU's side: {what}: {why}"));
-        let program = std::env::current_exe().map_err(|e| broke("where is this program?", e.to_string()))?;
+        let broke = |what: &str, why: String| {
+            Failure::check(format!("cannot start the DPU's side: {what}: {why}"))
+        };
+        let program =
+            std::env::current_exe().map_err(|e| broke("where is this program?", e.to_string()))?;
         let mut command = Command::new(&program);
         command
-            .args(["--format", "json", "serve", "--until-stdin-closes", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args([
+                "--format",
+                "json",
+                "serve",
+                "--until-stdin-closes",
+                "--listen",
+                "127.0.0.1:0",
+                "--data-dir",
+            ])
             .arg(args.dir())
             .args(["--index-memory", &plan.needs().memory_bytes.to_string()])
             .args(["--index-threads", &threads.to_string()])
@@ -66,7 +85,8 @@ impl DpuSide {
             command.args(["--cores", &cores.join(",")]);
         }
         let token = Token::random().map_err(|e| broke("no random numbers", e.to_string()))?;
-        let mut child = ServingChild::start(&mut command, token.as_bytes(), END).map_err(|e| broke(&program.display().to_string(), e.to_string()))?;
+        let mut child = ServingChild::start(&mut command, token.as_bytes(), END)
+            .map_err(|e| broke(&program.display().to_string(), e.to_string()))?;
         match child.ready::<Ready>() {
             Ok(ready) => Ok(Self {
                 _child: Some(child),
@@ -76,7 +96,9 @@ impl DpuSide {
                 },
                 words: "a process on this machine".to_owned(),
             }),
-            Err(NotReady::Interrupted) => Err(Failure::interrupted("interrupted before the DPU's side was ready")),
+            Err(NotReady::Interrupted) => Err(Failure::interrupted(
+                "interrupted before the DPU's side was ready",
+            )),
             Err(NotReady::Said(line)) => Err(broke("it ended before it was ready", line)),
         }
     }

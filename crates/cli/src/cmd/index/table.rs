@@ -30,16 +30,30 @@ pub(super) fn for_people(records: &[Record]) -> Table {
         let figure = |name: &str| record.summary.get(name).map(|summary| summary.median);
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let rate = record.summary.get("requests_per_s");
-        let interval = rate.and_then(|rate| Some(format!("{} to {}", short(rate.ci95_low?), short(rate.ci95_high?))));
+        let interval = rate.and_then(|rate| {
+            Some(format!(
+                "{} to {}",
+                short(rate.ci95_low?),
+                short(rate.ci95_high?)
+            ))
+        });
         let ns = |name: &str| or_none(figure(name).map(short_ns));
-        let threads = [parameter(record, "host_threads"), parameter(record, "dpu_threads")].join("+");
+        let threads = [
+            parameter(record, "host_threads"),
+            parameter(record, "dpu_threads"),
+        ]
+        .join("+");
         let moved = match parameter(record, "adaptive").as_str() {
             "true" => " adaptive",
             _ => "",
         };
         table.row([
             parameter(record, "engine"),
-            format!("{} {}", parameter(record, "workload"), parameter(record, "distribution")),
+            format!(
+                "{} {}",
+                parameter(record, "workload"),
+                parameter(record, "distribution")
+            ),
             parameter(record, "records"),
             parameter(record, "value_bytes"),
             format!("{}{moved}", parameter(record, "split")),
@@ -63,11 +77,25 @@ pub(super) fn for_people(records: &[Record]) -> Table {
 /// The rate over that of the host alone in the same test.
 fn gain(record: &Record, records: &[Record]) -> Option<String> {
     let is_alone = |other: &&Record| {
-        let own = ["split", "dpu_threads", "adaptive", "failover", "dpu_cores", "window"];
+        let own = [
+            "split",
+            "dpu_threads",
+            "adaptive",
+            "failover",
+            "dpu_cores",
+            "window",
+        ];
         parameter(other, "split") == "1:0"
-            && (record.parameters.iter()).all(|(name, value)| own.contains(&name.as_str()) || other.parameters.get(name) == Some(value))
+            && (record.parameters.iter()).all(|(name, value)| {
+                own.contains(&name.as_str()) || other.parameters.get(name) == Some(value)
+            })
     };
-    let rates = |record: &Record| record.samples.get("requests_per_s").map(|samples| samples.values.clone());
+    let rates = |record: &Record| {
+        record
+            .samples
+            .get("requests_per_s")
+            .map(|samples| samples.values.clone())
+    };
     let alone = rates(records.iter().find(is_alone)?)?;
     let ratio = Ratio::of(&rates(record)?, &alone)?;
     Some(match ratio.ci95 {
@@ -79,11 +107,32 @@ fn gain(record: &Record, records: &[Record]) -> Option<String> {
 /// Everything, unrounded.
 pub(super) fn for_machines(records: &[Record]) -> Table {
     let parameters = [
-        "engine", "durability", "workload", "distribution", "keys", "records", "value_bytes", "split", "adaptive", "failover", "host_threads",
-        "dpu_threads", "batch", "depth", "window", "mode", "rate",
+        "engine",
+        "durability",
+        "workload",
+        "distribution",
+        "keys",
+        "records",
+        "value_bytes",
+        "split",
+        "adaptive",
+        "failover",
+        "host_threads",
+        "dpu_threads",
+        "batch",
+        "depth",
+        "window",
+        "mode",
+        "rate",
     ];
     let figures = [
-        "requests_per_s", "latency_ns_p50", "latency_ns_p99", "latency_ns_p999", "host_cpu_ns_per_request", "dpu_cpu_ns_per_request", "dpu_share",
+        "requests_per_s",
+        "latency_ns_p50",
+        "latency_ns_p99",
+        "latency_ns_p999",
+        "host_cpu_ns_per_request",
+        "dpu_cpu_ns_per_request",
+        "dpu_share",
     ];
     sweep::for_machines(records, &parameters, &figures)
 }

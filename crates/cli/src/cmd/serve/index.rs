@@ -36,20 +36,35 @@ impl IndexFlags {
         };
         let mut set = CpuSet::new();
         for &core in cores {
-            let known = usize::try_from(core).ok().filter(|&core| core < CpuSet::MAX_CPU);
-            let core = known.ok_or_else(|| Failure::usage(format!("--cores {core}: no machine has such a core")))?;
+            let known = usize::try_from(core)
+                .ok()
+                .filter(|&core| core < CpuSet::MAX_CPU);
+            let core = known.ok_or_else(|| {
+                Failure::usage(format!("--cores {core}: no machine has such a core"))
+            })?;
             set.set(core);
         }
         sched_setaffinity(None, &set).map_err(|error| {
-            Failure::usage(format!("--cores: {error}; this process may use {:?}", allowed_cpus()))
+            Failure::usage(format!(
+                "--cores: {error}; this process may use {:?}",
+                allowed_cpus()
+            ))
         })
     }
 
     /// The service's options.
-    pub(super) fn options(&self, data_dir: &Path, idle_patience: Option<Duration>) -> IndexServiceOptions {
-        let threads = self.index_threads.unwrap_or(allowed_cpus().len().max(1) as u64);
+    pub(super) fn options(
+        &self,
+        data_dir: &Path,
+        idle_patience: Option<Duration>,
+    ) -> IndexServiceOptions {
+        let threads = self
+            .index_threads
+            .unwrap_or(allowed_cpus().len().max(1) as u64);
         IndexServiceOptions {
-            memory_bytes_max: self.index_memory.unwrap_or_else(|| memory_available_bytes() / 2),
+            memory_bytes_max: self
+                .index_memory
+                .unwrap_or_else(|| memory_available_bytes() / 2),
             folder: data_dir.join("indexes"),
             threads: threads.min(u64::from(u32::MAX)) as u32,
             idle_patience,

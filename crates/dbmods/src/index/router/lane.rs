@@ -134,7 +134,9 @@ impl Lane {
 
     /// The number of requests that were not answered yet.
     pub fn outstanding(&self) -> usize {
-        let flights: usize = (self.wires.iter().flat_map(|wire| &wire.flights)).map(|batch| batch.burst.len()).sum();
+        let flights: usize = (self.wires.iter().flat_map(|wire| &wire.flights))
+            .map(|batch| batch.burst.len())
+            .sum();
         self.host.burst.len() + self.dpu.burst.len() + flights + self.held.len() + self.onward.len()
     }
 
@@ -223,18 +225,22 @@ impl Lane {
     /// True if a key lies in the piece that is moving.
     fn moves(&self, key: &[u8]) -> bool {
         self.split.moving.is_some_and(|(start, end)| {
-            self.router.mark(start).is_some_and(|start| key >= start) && self.router.mark(end).is_none_or(|end| key < end)
+            self.router.mark(start).is_some_and(|start| key >= start)
+                && self.router.mark(end).is_none_or(|end| key < end)
         })
     }
 
     /// Makes sure that the newest split routes what comes, and that it is announced.
     fn enter(&mut self, receive: &mut dyn Receive) {
-        if self.split.version == self.router.splits.version() && self.announced.load(Ordering::Relaxed) <= self.split.version {
+        if self.split.version == self.router.splits.version()
+            && self.announced.load(Ordering::Relaxed) <= self.split.version
+        {
             return;
         }
         let mut is_new = false;
         loop {
-            self.announced.store(self.oldest().min(self.split.version), Ordering::SeqCst);
+            self.announced
+                .store(self.oldest().min(self.split.version), Ordering::SeqCst);
             if self.split.version == self.router.splits.version() {
                 break;
             }
@@ -293,7 +299,11 @@ impl Lane {
     /// Takes what is on its way, and ends the connections.
     fn leave(&mut self, receive: &mut dyn Receive) {
         for at in 0..self.wires.len() {
-            while self.wires.get(at).is_some_and(|wire| !wire.flights.is_empty()) {
+            while self
+                .wires
+                .get(at)
+                .is_some_and(|wire| !wire.flights.is_empty())
+            {
                 self.take(at, receive);
             }
         }
@@ -301,7 +311,8 @@ impl Lane {
     }
 
     fn write(&mut self, request: u64, key: &[u8], value: Option<&[u8]>) {
-        let is_held = self.moves(key) || !self.held.is_empty() && self.held.iter().any(|held| *held.key == *key);
+        let is_held = self.moves(key)
+            || !self.held.is_empty() && self.held.iter().any(|held| *held.key == *key);
         if is_held || !self.try_write(request, key, value) {
             self.held.push_back(HeldWrite {
                 request,
@@ -354,7 +365,10 @@ impl Lane {
             }
             Side::Dpu => {
                 self.dpu.burst.scan(from, None, part.rows);
-                self.dpu.scans.push(ScanPart { behind: None, ..part });
+                self.dpu.scans.push(ScanPart {
+                    behind: None,
+                    ..part
+                });
             }
         }
     }
@@ -385,7 +399,9 @@ impl Lane {
             let mut batch = mem::replace(&mut self.host, empty);
             match self.executor.run(&batch.burst, &mut self.outcome) {
                 Ok(()) => {
-                    self.router.rates.host(batch.burst.len(), self.outcome.work_ns());
+                    self.router
+                        .rates
+                        .host(batch.burst.len(), self.outcome.work_ns());
                     self.answer(&mut batch, receive);
                 }
                 Err(error) => fail(&mut batch, &RouterError::Host(Arc::new(error)), receive),
@@ -459,7 +475,9 @@ impl Lane {
         let clock = &self.router.options().clock;
         let begun_ns = clock.now_ns();
         let sent = self.wires[at].remote.send(&batch.burst);
-        self.router.rates.way(clock.now_ns().saturating_sub(begun_ns));
+        self.router
+            .rates
+            .way(clock.now_ns().saturating_sub(begun_ns));
         self.wires[at].flights.push_back(batch);
         self.next_wire = at + 1;
         if let Err(error) = sent {
@@ -476,7 +494,11 @@ impl Lane {
     /// Takes outcomes that have arrived.
     fn take_arrived(&mut self, receive: &mut dyn Receive) {
         for at in 0..self.wires.len() {
-            while self.wires.get(at).is_some_and(|wire| !wire.flights.is_empty() && wire.remote.stirs()) {
+            while self
+                .wires
+                .get(at)
+                .is_some_and(|wire| !wire.flights.is_empty() && wire.remote.stirs())
+            {
                 self.take(at, receive);
             }
         }
@@ -491,7 +513,9 @@ impl Lane {
         match wire.remote.receive(&batch.burst, &mut self.outcome) {
             Ok(way_ns) => {
                 self.router.rates.way(way_ns);
-                self.router.rates.dpu(batch.burst.len(), self.outcome.work_ns());
+                self.router
+                    .rates
+                    .dpu(batch.burst.len(), self.outcome.work_ns());
                 self.router.turns.give_back(&mut batch.turns);
                 self.answer(&mut batch, receive);
                 self.keep(batch);
@@ -525,7 +549,11 @@ impl Lane {
     fn redo_or_fail(&mut self, mut batch: Batch, was_sent: bool, receive: &mut dyn Receive) {
         let mirror = self.router.options().mirror;
         if !mirror {
-            fail(&mut batch, &RouterError::Lost(Arc::clone(&self.lost)), receive);
+            fail(
+                &mut batch,
+                &RouterError::Lost(Arc::clone(&self.lost)),
+                receive,
+            );
             return self.keep(batch);
         }
         // Writes that were sent were committed at the host before.
@@ -535,10 +563,16 @@ impl Lane {
         };
         self.router.turns.give_back(&mut batch.turns);
         match ran {
-            Ok(()) => batch.writes.drain(..).for_each(|request| receive.written(request)),
+            Ok(()) => batch
+                .writes
+                .drain(..)
+                .for_each(|request| receive.written(request)),
             Err(error) => {
                 let error = RouterError::Host(Arc::new(error));
-                batch.writes.drain(..).for_each(|request| receive.failed(request, &error));
+                batch
+                    .writes
+                    .drain(..)
+                    .for_each(|request| receive.failed(request, &error));
             }
         }
         batch.burst.forget_writes();
@@ -605,6 +639,10 @@ impl Drop for Lane {
 /// Tells all requests of a batch that they failed.
 fn fail(batch: &mut Batch, error: &RouterError, receive: &mut dyn Receive) {
     let scans = batch.scans.drain(..).map(|part| part.request);
-    let requests = batch.lookups.drain(..).chain(batch.writes.drain(..)).chain(scans);
+    let requests = batch
+        .lookups
+        .drain(..)
+        .chain(batch.writes.drain(..))
+        .chain(scans);
     requests.for_each(|request| receive.failed(request, error));
 }

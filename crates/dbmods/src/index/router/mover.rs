@@ -101,10 +101,17 @@ impl Mover {
     ///
     /// # Errors
     /// As [`Mover::move_to`].
-    pub fn adapt(&mut self, host_threads: u32, dpu_threads: u32, stop: &dyn Fn() -> bool) -> Result<Option<f64>, MoveError> {
+    pub fn adapt(
+        &mut self,
+        host_threads: u32,
+        dpu_threads: u32,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<f64>, MoveError> {
         let now = self.router.work();
         let work = now.since(&self.before);
-        let measured = work.best_dpu_share(host_threads, dpu_threads).zip(work.dpu_share());
+        let measured = work
+            .best_dpu_share(host_threads, dpu_threads)
+            .zip(work.dpu_share());
         let marks = self.router.options().marks.len();
         let boundary = self.router.boundary();
         let best = match measured {
@@ -149,7 +156,12 @@ impl Mover {
     }
 
     /// Moves the piece above the boundary to the host (`to_host`), or the one below it to the DPU.
-    fn step(&mut self, split: &Split, to_host: bool, stop: &dyn Fn() -> bool) -> Result<(), MoveError> {
+    fn step(
+        &mut self,
+        split: &Split,
+        to_host: bool,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), MoveError> {
         let Dpu::Here { id, generation } = split.dpu else {
             return Err(MoveError::Gone);
         };
@@ -160,14 +172,21 @@ impl Mover {
             true => (split.boundary, split.boundary + 1),
             false => (split.boundary - 1, split.boundary),
         };
-        let begun = self.router.splits.publish(split.version, |split| split.moving = Some((start, end)));
+        let begun = self
+            .router
+            .splits
+            .publish(split.version, |split| split.moving = Some((start, end)));
         let begun = begun.ok_or(MoveError::Gone)?;
-        let copied = self.wait_until_past(begun, stop).and_then(|()| self.copy(start, end, to_host));
+        let copied = self
+            .wait_until_past(begun, stop)
+            .and_then(|()| self.copy(start, end, to_host));
         let records = match copied {
             Ok(records) => records,
             Err(error) => {
                 // The piece stays, and its writes go on.
-                self.router.splits.publish(begun, |split| split.moving = None);
+                self.router
+                    .splits
+                    .publish(begun, |split| split.moving = None);
                 if matches!(&error, MoveError::Dpu(error) if error.is_broken()) {
                     self.router.give_up(generation, &error.to_string());
                 }
@@ -253,7 +272,11 @@ impl Mover {
             return Ok(());
         }
         let router = Arc::clone(&self.router);
-        self.empty(router.mark(start).unwrap_or_default(), router.mark(end), !to_host)
+        self.empty(
+            router.mark(start).unwrap_or_default(),
+            router.mark(end),
+            !to_host,
+        )
     }
 
     /// Takes the keys of a range away at the host or at the DPU.
@@ -265,8 +288,13 @@ impl Mover {
         }
         let range = KeyRange::from(from);
         let range = end.map_or(range, |end| range.before(end));
-        while self.router.host.delete_range(range, DELETED_AT_ONCE as usize)?.keys == DELETED_AT_ONCE as usize {}
+        while self
+            .router
+            .host
+            .delete_range(range, DELETED_AT_ONCE as usize)?
+            .keys
+            == DELETED_AT_ONCE as usize
+        {}
         Ok(())
     }
 }
-

@@ -29,12 +29,14 @@ pub struct Work {
 
 impl Rates {
     pub(super) fn host(&self, requests: usize, ns: u64) {
-        self.host_requests.fetch_add(requests as u64, Ordering::Relaxed);
+        self.host_requests
+            .fetch_add(requests as u64, Ordering::Relaxed);
         self.host_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
     pub(super) fn dpu(&self, requests: usize, ns: u64) {
-        self.dpu_requests.fetch_add(requests as u64, Ordering::Relaxed);
+        self.dpu_requests
+            .fetch_add(requests as u64, Ordering::Relaxed);
         self.dpu_ns.fetch_add(ns, Ordering::Relaxed);
     }
 

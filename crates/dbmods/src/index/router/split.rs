@@ -126,7 +126,10 @@ impl Splits {
     /// True if no lane has a request on its way that an older split than `version` routed.
     pub(super) fn is_past(&self, version: u64) -> bool {
         let state = self.state();
-        state.lanes.iter().all(|lane| lane.load(Ordering::SeqCst) >= version)
+        state
+            .lanes
+            .iter()
+            .all(|lane| lane.load(Ordering::SeqCst) >= version)
     }
 
     /// Gives the DPU's side of `generation` up, if it is still there. The boundary goes to `boundary` if there is one. True if this did it.

@@ -80,13 +80,28 @@ fn plan(engine: EngineKind, records: u64) -> Plan {
 }
 
 /// A router whose host has `engine`, and whose DPU's side is `served`.
-fn router(engine: EngineKind, served: &Served, marks: Vec<Box<[u8]>>, mirror: bool, folder: &Path) -> Arc<Router> {
+fn router(
+    engine: EngineKind,
+    served: &Served,
+    marks: Vec<Box<[u8]>>,
+    mirror: bool,
+    folder: &Path,
+) -> Arc<Router> {
     router_to(engine, &served.address, marks, mirror, PATIENCE, folder)
 }
 
 /// The same with the DPU's side at an address, which has so long for a burst.
-fn router_to(engine: EngineKind, address: &str, marks: Vec<Box<[u8]>>, mirror: bool, patience: Duration, folder: &Path) -> Arc<Router> {
-    let host = plan(engine, 10_000).make(&folder.join("host")).expect("a host's index");
+fn router_to(
+    engine: EngineKind,
+    address: &str,
+    marks: Vec<Box<[u8]>>,
+    mirror: bool,
+    patience: Duration,
+    folder: &Path,
+) -> Arc<Router> {
+    let host = plan(engine, 10_000)
+        .make(&folder.join("host"))
+        .expect("a host's index");
     let boundary = marks.len() / 2;
     let options = RouterOptions {
         dpu: Some((Connect::new(address), plan(engine, 10_000))),
@@ -115,7 +130,12 @@ struct Seen {
 
 impl Receive for Seen {
     fn looked_up(&mut self, request: u64, value: Option<&[u8]>) {
-        assert!(self.values.insert(request, value.map(<[u8]>::to_vec)).is_none(), "one answer");
+        assert!(
+            self.values
+                .insert(request, value.map(<[u8]>::to_vec))
+                .is_none(),
+            "one answer"
+        );
     }
 
     fn written(&mut self, request: u64) {
@@ -123,7 +143,10 @@ impl Receive for Seen {
     }
 
     fn row(&mut self, request: u64, key: &[u8], value: &[u8]) {
-        self.rows.entry(request).or_default().push((key.to_vec(), value.to_vec()));
+        self.rows
+            .entry(request)
+            .or_default()
+            .push((key.to_vec(), value.to_vec()));
     }
 
     fn scanned(&mut self, request: u64) {
@@ -182,15 +205,24 @@ fn follows_a_map(engine: EngineKind, mirror: bool, steps: &[Step]) {
             }
             Step::Get(number) => lane.lookup(request, &key(number), &mut seen),
             Step::Scan(number, rows) => lane.scan(request, &key(number), rows, &mut seen),
-            Step::MoveTo(mark) => mover.move_to(mark, &|| false).expect("both sides are there"),
+            Step::MoveTo(mark) => mover
+                .move_to(mark, &|| false)
+                .expect("both sides are there"),
         }
         lane.finish(&mut seen);
         assert_eq!(seen.failed, Vec::<String>::new());
         match *step {
             Step::Put(..) | Step::Delete(_) => assert_eq!(seen.written.pop(), Some(request)),
-            Step::Get(number) => assert_eq!(seen.values.get(&request), Some(&model.get(&key(number)).cloned()), "{number}"),
+            Step::Get(number) => assert_eq!(
+                seen.values.get(&request),
+                Some(&model.get(&key(number)).cloned()),
+                "{number}"
+            ),
             Step::Scan(number, rows) => {
-                let expected: Vec<_> = (model.range(key(number)..)).take(rows as usize).map(|(k, v)| (k.clone(), v.clone())).collect();
+                let expected: Vec<_> = (model.range(key(number)..))
+                    .take(rows as usize)
+                    .map(|(k, v)| (k.clone(), v.clone()))
+                    .collect();
                 assert_eq!(seen.rows.remove(&request).unwrap_or_default(), expected);
                 assert_eq!(seen.scanned.pop(), Some(request));
             }
@@ -222,7 +254,13 @@ fn driven(workload: Workload, mirror: bool, requests: u64) -> (Driven, u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let spec = Spec::new(workload, 2000, requests);
     let records = Records::new(spec, KeyForm::Ycsb, 64).expect("a spec");
-    let router = router(EngineKind::Tree, &served, records.marks(16), mirror, folder.path());
+    let router = router(
+        EngineKind::Tree,
+        &served,
+        records.marks(16),
+        mirror,
+        folder.path(),
+    );
     let clock: Arc<dyn Timer> = Arc::new(WallClock::default());
     let stop = AtomicBool::new(false);
     let mut lane = Lane::new(&router).expect("a session");
@@ -234,7 +272,9 @@ fn driven(workload: Workload, mirror: bool, requests: u64) -> (Driven, u64) {
             let mut mover = Mover::new(&router).expect("a session");
             let mut random = SplitMix64::new(7);
             while !done.load(Ordering::Relaxed) {
-                mover.move_to(random.below(17), &|| done.load(Ordering::Relaxed)).ok();
+                mover
+                    .move_to(random.below(17), &|| done.load(Ordering::Relaxed))
+                    .ok();
             }
             mover.moved().pieces
         });
@@ -266,7 +306,11 @@ fn nothing_is_lost_or_stale_while_the_boundary_moves() {
     for workload in [Workload::A, Workload::E, Workload::F, Workload::D] {
         for mirror in [false, true] {
             let (driven, moved) = driven(workload, mirror, 6000);
-            assert_eq!((driven.wrong, driven.failure), (None, None), "{workload:?}, mirror: {mirror}");
+            assert_eq!(
+                (driven.wrong, driven.failure),
+                (None, None),
+                "{workload:?}, mirror: {mirror}"
+            );
             assert_eq!(driven.requests, 6000);
             assert!(moved > 0, "no piece moved under {workload:?}");
         }

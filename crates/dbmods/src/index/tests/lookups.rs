@@ -15,10 +15,18 @@ use crate::index::{Index, Tree, TreeOptions};
 const ROOM: usize = 40;
 
 /// Looks keys up that lie with `gap` bytes between them.
-fn looked_up(backend: &dyn Backend, index: &Arc<dyn Index>, keys: &[Vec<u8>], gap: usize) -> Vec<Result<Vec<u8>, JobError>> {
-    let operator = backend.prepare(&OpSpec::from(Lookup::new(Arc::clone(index), ROOM))).expect("it looks keys up");
+fn looked_up(
+    backend: &dyn Backend,
+    index: &Arc<dyn Index>,
+    keys: &[Vec<u8>],
+    gap: usize,
+) -> Vec<Result<Vec<u8>, JobError>> {
+    let operator = backend
+        .prepare(&OpSpec::from(Lookup::new(Arc::clone(index), ROOM)))
+        .expect("it looks keys up");
     let slot = operator.dst_len(0) as u32;
-    let mut stage = Stage::new(operator, keys.len(), slot, |bytes| backend.alloc(bytes)).expect("memory");
+    let mut stage =
+        Stage::new(operator, keys.len(), slot, |bytes| backend.alloc(bytes)).expect("memory");
     let mut bytes = Vec::new();
     let spans: Vec<Span> = keys
         .iter()
@@ -26,13 +34,21 @@ fn looked_up(backend: &dyn Backend, index: &Arc<dyn Index>, keys: &[Vec<u8>], ga
             let start = bytes.len() as u32;
             bytes.extend_from_slice(key);
             bytes.extend(std::iter::repeat_n(0xee, gap));
-            Span { buf: 0, start, len: key.len() as u32 }
+            Span {
+                buf: 0,
+                start,
+                len: key.len() as u32,
+            }
         })
         .collect();
     let mut memory = Buf::zeroed(bytes.len().max(1)).expect("memory");
     memory[..bytes.len()].copy_from_slice(&bytes);
-    let outputs = stage.run_over(&mut Buffers::from(memory), &spans).expect("the job is done");
-    (0..keys.len()).map(|at| outputs.get(at).map(<[u8]>::to_vec)).collect()
+    let outputs = stage
+        .run_over(&mut Buffers::from(memory), &spans)
+        .expect("the job is done");
+    (0..keys.len())
+        .map(|at| outputs.get(at).map(<[u8]>::to_vec))
+        .collect()
 }
 
 #[test]
@@ -77,7 +93,9 @@ fn a_job_sees_one_state_while_a_writer_goes_on() {
     let keys: Vec<Vec<u8>> = (0..64_u64).map(|key| key.to_be_bytes().to_vec()).collect();
     let write = |round: u64| {
         let value = round.to_le_bytes();
-        let writes: Vec<_> = (keys.iter()).map(|key| crate::index::Write::Put { key, value: &value }).collect();
+        let writes: Vec<_> = (keys.iter())
+            .map(|key| crate::index::Write::Put { key, value: &value })
+            .collect();
         index.apply(&writes).expect("it is written");
     };
     write(0);
@@ -92,7 +110,10 @@ fn a_job_sees_one_state_while_a_writer_goes_on() {
         let backend = own_cores();
         while !done.load(Ordering::Relaxed) {
             let outputs = looked_up(&backend, &index, &keys, 0);
-            assert!(outputs.iter().all(|output| output == &outputs[0]), "values of two transactions in one job");
+            assert!(
+                outputs.iter().all(|output| output == &outputs[0]),
+                "values of two transactions in one job"
+            );
         }
     });
 }

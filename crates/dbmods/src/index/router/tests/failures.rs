@@ -35,7 +35,12 @@ enum Fate {
 }
 
 /// Lanes that each make a share of the requests.
-fn drive_all(router: &Arc<Router>, records: &Records, seed: u64, beside: impl FnOnce() + Send) -> Driven {
+fn drive_all(
+    router: &Arc<Router>,
+    records: &Records,
+    seed: u64,
+    beside: impl FnOnce() + Send,
+) -> Driven {
     let clock: Arc<dyn Timer> = Arc::new(WallClock::default());
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -49,13 +54,16 @@ fn drive_all(router: &Arc<Router>, records: &Records, seed: u64, beside: impl Fn
                         rate: None,
                         requests: Some(REQUESTS / u64::from(LANES)),
                     };
-                    drive::drive(records, load, seed, thread, &mut lane, clock, stop).expect("a spec")
+                    drive::drive(records, load, seed, thread, &mut lane, clock, stop)
+                        .expect("a spec")
                 })
             })
             .collect();
         beside();
         let mut all = Driven::default();
-        lanes.into_iter().for_each(|lane| all.add(lane.join().expect("no panic")));
+        lanes
+            .into_iter()
+            .for_each(|lane| all.add(lane.join().expect("no panic")));
         all
     })
 }
@@ -67,10 +75,22 @@ fn at_a_moment(seed: u64, fate: Fate, mirror: bool) {
     let served = Served::start();
     let gate = Gate::before(&served.address);
     let workload = [Workload::A, Workload::E, Workload::F][random.below(3)];
-    let records = Records::new(Spec::new(workload, RECORDS, 4 * REQUESTS), KeyForm::Ycsb, 64).expect("a spec");
+    let records = Records::new(
+        Spec::new(workload, RECORDS, 4 * REQUESTS),
+        KeyForm::Ycsb,
+        64,
+    )
+    .expect("a spec");
     let folder = tempfile::tempdir().expect("a folder");
     let patience = Duration::from_millis(400);
-    let router = router_to(EngineKind::Tree, &gate.address, records.marks(PIECES), mirror, patience, folder.path());
+    let router = router_to(
+        EngineKind::Tree,
+        &gate.address,
+        records.marks(PIECES),
+        mirror,
+        patience,
+        folder.path(),
+    );
     let mut lane = Lane::new(&router).expect("a session");
     drive::load(&records, 0, 1, 64, &mut lane, &AtomicBool::new(false)).expect("it loads");
     drop(lane);
@@ -96,16 +116,27 @@ fn at_a_moment(seed: u64, fate: Fate, mirror: bool) {
     assert!(after.requests > 0, "{context}: the host's range stopped");
     let was_noticed = router.failures() > 0;
     match (mirror, was_noticed) {
-        (true, _) | (_, false) => assert_eq!((all.failure, after.failure, after.failed), (None, None, 0), "{context}"),
+        (true, _) | (_, false) => assert_eq!(
+            (all.failure, after.failure, after.failed),
+            (None, None, 0),
+            "{context}"
+        ),
         (false, true) => {
-            let why = after.failure.expect("requests for a range that is lost fail");
-            assert!(why.starts_with("the DPU's side is gone"), "{context}: {why}");
+            let why = after
+                .failure
+                .expect("requests for a range that is lost fail");
+            assert!(
+                why.starts_with("the DPU's side is gone"),
+                "{context}: {why}"
+            );
             assert!(after.failed > 0, "{context}");
         }
     }
     if fate == Fate::ComesBack && mirror && was_noticed {
         let mut mover = Mover::new(&router).expect("a session");
-        mover.come_back(PIECES / 2, &|| false).expect("it is there again");
+        mover
+            .come_back(PIECES / 2, &|| false)
+            .expect("it is there again");
         assert_eq!(router.boundary(), PIECES / 2, "{context}");
         let again = drive_all(&router, &records, seed + 2, || {});
         assert_eq!((again.wrong, again.failure), (None, None), "{context}");
@@ -115,7 +146,9 @@ fn at_a_moment(seed: u64, fate: Fate, mirror: bool) {
 
 #[test]
 fn no_value_is_wrong_whenever_the_dpu_side_fails() {
-    let moments = std::env::var("DPB_INDEX_MOMENTS").ok().and_then(|text| text.parse().ok());
+    let moments = std::env::var("DPB_INDEX_MOMENTS")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let moments = moments.unwrap_or(MOMENTS);
     for moment in 0..moments {
         let fate = [Fate::Dies, Fate::Hangs, Fate::ComesBack][moment as usize % 3];

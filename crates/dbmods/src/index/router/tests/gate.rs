@@ -45,7 +45,10 @@ impl Gate {
                 }
             }
         });
-        Self { address: own, state }
+        Self {
+            address: own,
+            state,
+        }
     }
 
     /// Cuts all connections.
@@ -81,7 +84,10 @@ impl State {
         let Ok(agent) = TcpStream::connect(behind) else {
             return;
         };
-        let copies = [(client.try_clone(), agent.try_clone()), (agent.try_clone(), client.try_clone())];
+        let copies = [
+            (client.try_clone(), agent.try_clone()),
+            (agent.try_clone(), client.try_clone()),
+        ];
         for (from, to) in copies {
             let state = Arc::clone(self);
             let (from, to) = (from.expect("a handle"), to.expect("a handle"));
@@ -92,7 +98,8 @@ impl State {
     /// Carries bytes one way until the connection is cut or ends.
     fn carry(&self, era: usize, mut from: TcpStream, mut to: TcpStream) {
         let mut bytes = [0; 16 << 10];
-        from.set_read_timeout(Some(LOOK)).expect("a socket's option");
+        from.set_read_timeout(Some(LOOK))
+            .expect("a socket's option");
         from.set_nonblocking(false).expect("a socket's option");
         while self.era.load(Ordering::SeqCst) == era {
             if self.hangs.load(Ordering::SeqCst) {
@@ -106,7 +113,8 @@ impl State {
                         break;
                     }
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(_) => break,
             }
         }
