@@ -196,7 +196,10 @@ impl Scrambled {
 
     #[inline(never)]
     fn draw_some(&mut self, random: &mut SplitMix64) {
-        let uniforms: [f64; DRAWN] = std::array::from_fn(|_| uniform(random));
+        let mut uniforms = [0.0; DRAWN];
+        for number in &mut uniforms {
+            *number = uniform(random);
+        }
         for (record, uniform) in self.drawn.iter_mut().zip(uniforms) {
             *record = self.items.item(uniform);
         }

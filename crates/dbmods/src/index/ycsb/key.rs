@@ -115,11 +115,11 @@ impl Deref for Key {
 /// The decimal digits of a number below 10^8, by halves of a word at once: four, two and one digit.
 #[inline]
 const fn eight_digits(number: u64) -> [u8; 8] {
-    let fours = number / 10_000 | (number % 10_000) << 32;
+    let fours = (number / 10_000) | ((number % 10_000) << 32);
     // Quotients by 100 and 10 of small numbers, as products that do not reach the next lane.
     let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
-    let twos = hundreds | (fours - hundreds * 100) << 16;
+    let twos = hundreds | ((fours - hundreds * 100) << 16);
     let tens = ((twos * 103) >> 10) & 0x0f_000f_000f_000f;
-    let ones = tens | (twos - tens * 10) << 8;
+    let ones = tens | ((twos - tens * 10) << 8);
     (ones | 0x3030_3030_3030_3030).to_le_bytes()
 }

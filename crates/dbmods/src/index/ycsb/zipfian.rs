@@ -2,7 +2,7 @@
 //!
 //! The method is that of Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly Generating Billion-Record Synthetic Databases", SIGMOD 1994:
 //! items 0 and 1 have their exact probabilities, and a power of a uniform number stands for the others. YCSB's `ZipfianGenerator` is this method, so
-//! the items have the probabilities of the method, not those of Zipf's law: item 2, for one, is drawn more often by a seventh.
+//! the items have the probabilities of the method, not those of Zipf's law: item 2, for one, is drawn more often by a fifth.
 //!
 //! The constant is `1 - 1/A` for a whole `A`: YCSB's 0.99 is A = 100. The method's power is then the A-th power, and the sum `1/1^c + 1/2^c + …`, its
 //! zeta, needs an A-th root. Both are made of IEEE additions, products and quotients alone, so each machine draws the same items; a library's

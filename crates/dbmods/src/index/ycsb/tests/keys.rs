@@ -34,9 +34,10 @@ fn decimals_have_any_length() {
 
 /// That an FNV hash with this prime, and its absolute value, differs among all numbers of `octets` octets.
 ///
-/// The octets above are zero and multiply by an odd number, which keeps numbers apart, and keeps apart numbers that are not each other's negative. So the hash
-/// before the last multiplication is looked at. There, the last octet makes a block of 256 numbers of one state of the octets before it. The blocks of all
-/// states are numbered, those of negative numbers by their opposite, which may also touch the block before. Blocks that are farther apart have no number in common.
+/// The octets above are zero and multiply by an odd number. That keeps numbers apart, and numbers that are not each other's negative too. So the hash
+/// before the last multiplication is looked at. There, the last octet makes a block of 256 numbers of each state of the octets before it. The
+/// blocks are numbered, those of negative numbers by their opposite, which may also touch the block before. Blocks that are farther apart have no
+/// number in common.
 fn hashes_differ(prime: u64, octets: u32) -> bool {
     let states = 1u64 << (8 * (octets - 1));
     let mut blocks = Vec::with_capacity(states as usize);
