@@ -5,14 +5,13 @@ mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{ArgMatches, ValueEnum};
+use dpb_core::WallClock;
 use dpb_core::measure::latency::Latencies;
 use dpb_core::measure::provenance::{allowed_cpus, memory_available_bytes};
-use dpb_core::measure::{Check, Evidence, Outcome, Record, Samples};
-use dpb_core::{Timer, WallClock};
+use dpb_core::measure::{Check, Evidence, Record, Samples};
 use dpb_dbmods::index::drive::{self, Load, Records};
 use dpb_dbmods::index::router::{Lane, Router, RouterOptions};
 use dpb_dbmods::index::runs::{self, RunPlan, RunResult};
@@ -23,7 +22,7 @@ use dpb_link::Connect;
 use dpb_micro::Broken;
 use dpb_micro::storage::available_bytes;
 
-use super::sweep::{self, OUTPUT, Results, RunFlags};
+use super::sweep::{self, Results, RunFlags};
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Progress};
@@ -641,12 +640,13 @@ impl Args {
         let dpu_given: Vec<u32> = dpu_given.collect();
         let cpus = allowed_cpus();
         let dpu = self.dpu_threads_here(test) as usize;
-        let fits = dpu > 0 && test.host_threads as usize + dpu <= cpus.len();
-        let host = match given.is_empty() && fits && dpu_given.is_empty() {
-            true => cpus[..test.host_threads as usize].to_vec(),
+        let host_threads = test.host_threads as usize;
+        let fits = host_threads + dpu <= cpus.len();
+        let host = match given.is_empty() && dpu_given.is_empty() && fits {
+            true => cpus[..host_threads].to_vec(),
             false => given,
         };
-        let dpu_cores = match dpu_given.is_empty() && fits {
+        let dpu_cores = match dpu > 0 && dpu_given.is_empty() && fits {
             true => cpus[cpus.len() - dpu..].to_vec(),
             false => dpu_given,
         };

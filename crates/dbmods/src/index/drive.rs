@@ -28,7 +28,7 @@ use super::ycsb::{
 pub const SCANS_PER_FULL_CHECK: u64 = 16;
 /// Of so many requests of a closed loop, one is timed: a look at the clock takes as long as a lookup.
 const REQUESTS_PER_TIME: u64 = 8;
-/// The time between two looks at the clock while nothing is due.
+/// The time of a request that is not timed.
 const NO_TICKET: u64 = u64::MAX;
 
 /// The records of a run, and what is known of them. All threads share it.
@@ -363,17 +363,18 @@ impl Run<'_> {
             && !stop.load(Ordering::Relaxed)
             && self.answers.driven.wrong.is_none()
         {
-            while self.answers.outstanding < load.window.max(1) && self.count < most {
-                let since_ns = match self.count % REQUESTS_PER_TIME {
-                    0 => self.answers.clock.now_ns(),
-                    _ => NO_TICKET,
-                };
-                if !self.ask(since_ns, carrier) {
-                    return;
-                }
+            if self.answers.outstanding >= load.window.max(1) {
+                carrier.wait(&mut self.answers);
                 self.follow(carrier);
+                continue;
             }
-            carrier.wait(&mut self.answers);
+            let since_ns = match self.count % REQUESTS_PER_TIME {
+                0 => self.answers.clock.now_ns(),
+                _ => NO_TICKET,
+            };
+            if !self.ask(since_ns, carrier) {
+                return;
+            }
             self.follow(carrier);
         }
     }
@@ -399,6 +400,7 @@ impl Run<'_> {
             while due as u64 <= now_ns
                 && self.count < most
                 && self.answers.outstanding < load.window.max(1)
+                && !stop.load(Ordering::Relaxed)
             {
                 self.answers.driven.late += u64::from(now_ns - due as u64 > 1_000_000);
                 if !self.ask(start_ns + due as u64, carrier) {
