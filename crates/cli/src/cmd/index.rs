@@ -934,7 +934,7 @@ impl Args {
 fn sizes(router: &Router) -> Result<(u64, u64), Ended> {
     let host = router.host().usage().map_err(unsupported)?.bytes;
     let dpu = match router.dpu_usage() {
-        Some(usage) => usage.map_err(|error| wrong(error))?.bytes,
+        Some(usage) => usage.map_err(wrong)?.bytes,
         None => 0,
     };
     Ok((host, dpu))

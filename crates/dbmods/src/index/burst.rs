@@ -374,6 +374,9 @@ impl Burst {
     }
 }
 
+/// What is called with the number of a scan in its burst, and the key and value of one of its rows.
+pub type EachScanned<'a> = dyn FnMut(usize, &[u8], &[u8]) + 'a;
+
 /// What came of a burst.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -442,7 +445,7 @@ impl Outcome {
     }
 
     /// Calls `each` with the number of each scan and each of its rows, in order.
-    pub fn each_row(&self, each: &mut dyn FnMut(usize, &[u8], &[u8])) {
+    pub fn each_row(&self, each: &mut EachScanned<'_>) {
         let mut row = 0;
         for (scan, &rows) in self.rows.iter().enumerate() {
             for _ in 0..rows {

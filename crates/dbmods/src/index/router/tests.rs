@@ -118,12 +118,15 @@ fn router_to(
     Router::new(host, options).expect("an agent")
 }
 
+/// A key and its value.
+type Row = (Vec<u8>, Vec<u8>);
+
 /// What the model's requests gave.
 #[derive(Default)]
 struct Seen {
     values: BTreeMap<u64, Option<Vec<u8>>>,
     written: Vec<u64>,
-    rows: BTreeMap<u64, Vec<(Vec<u8>, Vec<u8>)>>,
+    rows: BTreeMap<u64, Vec<Row>>,
     scanned: Vec<u64>,
     failed: Vec<String>,
 }

@@ -3,7 +3,7 @@
 //! Keys share turns by their hash, so a write may wait for one of another key. A lane that does not get a turn holds its write back and goes on, and nobody waits
 //! with a turn in hand: so there is no deadlock.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Turns: several for each write that can be on its way.
@@ -12,7 +12,6 @@ const TURNS: usize = 1 << 14;
 /// The turns of all keys.
 pub(super) struct Turns {
     taken: Box<[AtomicBool]>,
-    hash: RandomState,
 }
 
 /// A turn that was taken.
@@ -23,13 +22,14 @@ impl Turns {
     pub(super) fn new() -> Self {
         Self {
             taken: (0..TURNS).map(|_| AtomicBool::new(false)).collect(),
-            hash: RandomState::new(),
         }
     }
 
     /// Takes the turn of a key, unless it is taken.
     pub(super) fn take(&self, key: &[u8]) -> Option<Turn> {
-        let turn = self.hash.hash_one(key) as usize % TURNS;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(key);
+        let turn = hasher.finish() as usize % TURNS;
         let was_free = !self.taken[turn].swap(true, Ordering::Acquire);
         was_free.then_some(Turn(turn as u32))
     }
