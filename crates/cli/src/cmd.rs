@@ -7,6 +7,7 @@ pub mod completions;
 pub mod data;
 pub mod doctor;
 pub mod import;
+pub mod index;
 pub mod list;
 pub mod memory;
 pub mod net;

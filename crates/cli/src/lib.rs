@@ -91,6 +91,7 @@ const TASKS: Tasks = Tasks(&[
     &cmd::storage::TASK,
     &cmd::tcp::TASK,
     &cmd::pushdown::TASK,
+    &cmd::index::TASK,
     &cmd::rdma::TASK,
     &cmd::net::headroom::TASK,
     &cmd::net::flow_table::TASK,
@@ -157,6 +158,8 @@ enum Verb {
     Data(cmd::data::Args),
     /// Scan a table across a link: ours, DuckDB at the storage, DuckDB here
     Pushdown(cmd::pushdown::Args),
+    /// Measure an ordered index, range-partitioned between host and DPU, under YCSB's requests
+    Index(cmd::index::Args),
     /// Serve this machine's tables, operators and tests to other machines
     Serve(cmd::serve::Args),
     /// Latency and bandwidth of RDMA between two machines, as perftest measures them
@@ -260,6 +263,7 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Storage(args) => cmd::storage::run(args, globals),
         Verb::Data(args) => cmd::data::run(args, globals),
         Verb::Pushdown(args) => cmd::pushdown::run(args, globals),
+        Verb::Index(args) => cmd::index::run(args, globals),
         Verb::Serve(args) => cmd::serve::run(args, globals),
         Verb::Net(args) => cmd::net::run(args, globals),
         Verb::Tcp(args) => cmd::tcp::run(args, globals),

@@ -30,13 +30,18 @@ impl Huge<u8> {
     /// # Panics
     /// If the kernel gives none.
     pub fn zeroed(len: usize) -> Self {
-        let (start, mapped) = map(len).expect("memory for a table");
-        Self {
+        Self::try_zeroed(len).expect("memory for a table")
+    }
+
+    /// As [`Huge::zeroed`]; `None` if the kernel gives none.
+    pub fn try_zeroed(len: usize) -> Option<Self> {
+        let (start, mapped) = map(len)?;
+        Some(Self {
             start,
             len,
             mapped,
             of: PhantomData,
-        }
+        })
     }
 }
 

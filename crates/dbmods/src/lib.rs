@@ -1,4 +1,4 @@
-//! Database modules: predicate pushdown now; index and whole-DBMS modules meet the same seam later.
+//! Database modules: predicate pushdown, and ordered indexes ([`index`]); whole-DBMS modules meet the same seam later.
 //!
 //! Predicate pushdown (dpBento, "predicate pushdown") scans where the data is and ships what qualifies. A [`Table`] is made of
 //! Arrow record batches or opened, a [`Query`] is read from SQL, and the scan runs in this process or at an
@@ -72,10 +72,12 @@
 //! * [`scan`]: predicates on packed data, late materialisation, aggregates. [`Table`] and [`Batches`] are over these.
 //! * [`tpch`] fills tables; [`duckdb`] is the peer, loaded at run time.
 //! * [`service`]: the scan as a service on a session of [`dpb_link`]: its protocol, the agent, its client.
+//! * [`index`]: ordered indexes of byte keys, which use none of the others: LMDB, and a B+tree in memory.
 //! * [`compare`]: ways to answer one query, checked against each other, then timed.
 
 pub mod compare;
 pub mod duckdb;
+pub mod index;
 pub mod ipc;
 mod local;
 pub mod query;

@@ -15,10 +15,15 @@ use crate::aarch64::{Emulation, Toolchain};
 use crate::bench::programs::{Program, build_tests};
 use crate::shell;
 
-/// The crates whose code is chosen by the CPU, the folder of the tests that reach it, and a word in the names of those that do, if not all.
-const CRATES: [(&str, &str, Option<&str>); 2] = [
-    ("crates/operators", "", None),
-    ("crates/dbmods", "src", Some("scan::")),
+/// A crate whose code is chosen by the CPU, the folder of the tests that reach it, and words of which one is in the names of those that do, if not all.
+type Chosen = (&'static str, &'static str, &'static [&'static str]);
+const CRATES: [Chosen; 2] = [
+    ("crates/operators", "", &[]),
+    (
+        "crates/dbmods",
+        "src",
+        &["scan::", "index::tree::search::", "index::tests::model::"],
+    ),
 ];
 /// Programs of tests there that no level changes.
 const UNCHANGED: [(&str, &str); 3] = [
@@ -44,7 +49,7 @@ pub(super) fn changes(program: &Program) -> bool {
 }
 
 /// The line of [`CRATES`] that this program belongs to.
-fn of(program: &Program) -> Option<&'static (&'static str, &'static str, Option<&'static str>)> {
+fn of(program: &Program) -> Option<&'static Chosen> {
     CRATES.iter().find(|(folder, inside, _)| {
         (program.source).starts_with(shell::root().join(folder).join(inside))
     })
@@ -60,9 +65,9 @@ pub(super) fn run_at(level: &str, program: &Program) -> Ran {
 }
 
 fn run(what: &str, program: &Program, how: impl Fn(Command) -> Command) -> Ran {
-    let word = of(program).and_then(|(_, _, word)| *word);
+    let words = of(program).map_or(&[][..], |(_, _, words)| *words);
     let chosen = |mut command: Command| {
-        command.args(word);
+        command.args(words);
         how(command)
     };
     built::run(what, program, Shown::Failures, chosen)

@@ -1,5 +1,6 @@
 //! `dpb serve`: the agent on the other side of a link, and its credentials.
 
+mod index;
 mod init;
 mod operators;
 mod tasks;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dpb_core::{Backend, OpSpec, WallClock};
+use dpb_dbmods::index::service::IndexService;
 use dpb_dbmods::query::{Output, Predicate, Query};
 use dpb_dbmods::scan::operator::Scan;
 use dpb_dbmods::schema::{Column, ColumnType, Schema};
@@ -88,6 +90,8 @@ pub struct Args {
     #[command(flatten)]
     operators: operators::OperatorFlags,
     #[command(flatten)]
+    index: index::IndexFlags,
+    #[command(flatten)]
     tasks: tasks::TaskFlags,
     /// For who starts an agent for itself: take the token from the first line of standard input, which no other user can read,
     /// end when standard input ends, and let the caches be dropped
@@ -153,6 +157,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         return init::run(&args, globals);
     }
     interrupt::flag();
+    args.index.pin()?;
     let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
     // Who starts an agent for itself keeps a connection for each scheme, and lets the others wait while one runs.
     let idle_patience = (!args.until_stdin_closes).then_some(IDLE_PATIENCE);
@@ -171,6 +176,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         args.operators.quotas()?,
         args.bulk.duplex(),
     );
+    let index = IndexService::new(args.index.options(&data_dir, idle_patience));
     let options = AgentOptions {
         listen: resolve(&args.listen)?,
         data_dir,
@@ -197,7 +203,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Some(_) => TESTS_END,
         None => SCANS_END,
     };
-    let (agent, info) = bind(options, operators, tasks).map_err(|error| cannot_start(&error))?;
+    let (agent, info) =
+        bind(options, operators, index, tasks).map_err(|error| cannot_start(&error))?;
     if args.until_stdin_closes {
         std::thread::spawn(move || watch_stdin(ending));
     }
@@ -231,13 +238,15 @@ fn cannot_start(error: &BindError) -> Failure {
 fn bind(
     options: AgentOptions,
     operators: Arc<dyn Service>,
+    index: IndexService,
     tasks: Option<TasksOptions>,
 ) -> Result<(Agent, AgentInfo), BindError> {
     let session = options.session();
     let echo = Echo::new(options.idle_patience, &options.clock);
     let tasks = tasks.map(|tasks| TasksService::new(tasks, &options.clock));
     let pushdown = Arc::new(Pushdown::new(options)?);
-    let mut services: Vec<Arc<dyn Service>> = vec![pushdown.clone(), Arc::new(echo), operators];
+    let mut services: Vec<Arc<dyn Service>> =
+        vec![pushdown.clone(), Arc::new(echo), operators, Arc::new(index)];
     services.extend(tasks.map(|tasks| Arc::new(tasks) as Arc<dyn Service>));
     let agent = Agent::bind(session, services)?;
     let info = pushdown.info(agent.description());

@@ -172,6 +172,11 @@ pub fn pushdown() -> Vec<Record> {
     of_task("pushdown")
 }
 
+/// Index offloading in dpBento.
+pub fn index() -> Vec<Record> {
+    of_task("index")
+}
+
 /// Application recognition in DPUBench.
 pub fn app_recognition() -> Vec<Record> {
     of_task("net app-recognition")
