@@ -173,17 +173,7 @@ fn an_agent_elsewhere_serves_who_shows_its_token() {
         .expect("a file");
     std::io::Write::write_all(&mut file, b"a token of enough bytes\n").expect("written");
     let token = token.to_str().expect("a path");
-    let agent = Agent::start(&[
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--token-file",
-        token,
-        "--index-memory",
-        "80MB",
-        "--format",
-        "json",
-    ]);
+    let agent = Agent::start(&["--token-file", token, "--index-memory", "80MB"]);
     let records = done(&["--server", &agent.address, "--token-file", token]);
     assert_eq!(parameter(&records[0], "server"), agent.address);
     assert!(records[0].provenance.libraries["dpu"].contains(&agent.address));
@@ -258,7 +248,7 @@ fn what_cannot_be_is_refused_before_anything_is_loaded() {
         (
             &[
                 "--records",
-                "2000000000",
+                "10000000",
                 "--value-bytes",
                 "1MB",
                 "--engine",
