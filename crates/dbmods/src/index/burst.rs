@@ -1,6 +1,6 @@
 //! Bursts: the requests that go to one side at once, what came of them, and both as bytes.
 //!
-//! A [`Burst`] has lookups, writes and scans, each a column of its own, so that a side looks all keys up at once ([`Reads::get_batch`]) and commits
+//! A [`Burst`] has lookups, writes and scans, each a column of its own, so that a side looks all keys up at once ([`Reads::get_batch`](super::Reads::get_batch)) and commits
 //! all writes as one transaction. [`Executor::run`] carries a burst out. It is the same code on both sides of a link.
 //!
 //! # Order
