@@ -165,7 +165,7 @@ pub struct Args {
     #[arg(long, help_heading = SIDES, value_enum, default_value = "none")]
     durability: DurabilityName,
     /// Parts of the records, host:DPU
-    #[arg(long, value_name = "PARTS", help_heading = SIDES, value_parser = splits, default_value = "10:1")]
+    #[arg(long, value_name = "NAMES", help_heading = SIDES, value_parser = splits, default_value = "10:1")]
     split: List<Parts>,
     /// Let the boundary follow the measured rates of both sides, from --split on
     #[arg(long, help_heading = SIDES)]
