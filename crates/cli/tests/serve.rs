@@ -178,7 +178,7 @@ fn an_agent_says_which_services_it_offers() {
     let agent = Agent::start(&[]);
     let session = dpb_link::Connect::new(&*agent.address).session().unwrap();
     let offered: Vec<&str> = session.services().iter().map(|s| s.name.as_str()).collect();
-    assert_eq!(offered, ["pushdown", "echo", "operators"]);
+    assert_eq!(offered, ["pushdown", "echo", "operators", "index"]);
     let (name, version, tags) = (
         dpb_link::echo::NAME,
         dpb_link::echo::VERSION,
