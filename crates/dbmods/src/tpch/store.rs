@@ -446,14 +446,20 @@ fn bytes_needed<'a>(scale_factor: f64, tables: impl IntoIterator<Item = &'a str>
 /// # Errors
 /// [`DataError::Space`] with the figures; [`DataError::Write`] if the operating system does not say what is free.
 pub fn check_space(dir: &Path, scale_factor: f64, needed: u64) -> Result<(), DataError> {
-    let there = dir
-        .ancestors()
-        .find(|ancestor| ancestor.exists())
-        .unwrap_or(Path::new("."));
-    let space = rustix::fs::statvfs(there).map_err(|error| DataError::Write {
-        path: dir.to_owned(),
-        source: error.into(),
-    })?;
+    // Somebody may remove a folder between two looks at it, so the look that finds it is the one that counts.
+    let is_gone = |space: &rustix::io::Result<_>| matches!(space, Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR));
+    let mut looks = dir.ancestors().map(|ancestor| {
+        // The last ancestor of a relative path is empty and stands for the current folder.
+        let is_here = ancestor.as_os_str().is_empty();
+        rustix::fs::statvfs(if is_here { Path::new(".") } else { ancestor })
+    });
+    let space = looks
+        .find(|space| !is_gone(space))
+        .unwrap_or(Err(rustix::io::Errno::NOENT))
+        .map_err(|error| DataError::Write {
+            path: dir.to_owned(),
+            source: error.into(),
+        })?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     if needed > free {
         return Err(DataError::Space {
