@@ -447,7 +447,12 @@ fn bytes_needed<'a>(scale_factor: f64, tables: impl IntoIterator<Item = &'a str>
 /// [`DataError::Space`] with the figures; [`DataError::Write`] if the operating system does not say what is free.
 pub fn check_space(dir: &Path, scale_factor: f64, needed: u64) -> Result<(), DataError> {
     // Somebody may remove a folder between two looks at it, so the look that finds it is the one that counts.
-    let is_gone = |space: &rustix::io::Result<_>| matches!(space, Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR));
+    let is_gone = |space: &rustix::io::Result<_>| {
+        matches!(
+            space,
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR)
+        )
+    };
     let mut looks = dir.ancestors().map(|ancestor| {
         // The last ancestor of a relative path is empty and stands for the current folder.
         let is_here = ancestor.as_os_str().is_empty();

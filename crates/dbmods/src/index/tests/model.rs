@@ -6,7 +6,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{each_engine, rows, value_of};
-use crate::index::{Found, Index, KeyRange, Keys, Reads, Session, Snapshot, Values, Write};
+use crate::index::tree::fault::Fault;
+use crate::index::{
+    Found, Index, KeyRange, Keys, Reads, Session, Snapshot, Tree, TreeOptions, Values, Write,
+};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -18,6 +21,8 @@ enum Shape {
     Scattered,
     /// Lengths from 1 to 20, with few heads.
     Alike,
+    /// Parts of several lengths, one behind another, so that keys share beginnings of all lengths; every third key is cut to eight bytes.
+    Nested,
 }
 
 impl Shape {
@@ -32,6 +37,24 @@ impl Shape {
                 let mut key =
                     b"user0000\x00\x00000000000000"[..=(number as usize * 7) % 20].to_vec();
                 key.extend_from_slice(&number.to_be_bytes()[6..]);
+                key
+            }
+            Self::Nested => {
+                const PARTS: [&[u8]; 5] = [
+                    b"\0",
+                    b"\0\0\0\0\0\0\0\0\0",
+                    b"aaaaaaaaaaa",
+                    b"aaaaaaaaaab",
+                    b"\xff",
+                ];
+                let digits = (0..7).map(|digit| number / 5u64.pow(6 - digit) % 5);
+                let mut key: Vec<u8> = digits
+                    .flat_map(|digit| PARTS[digit as usize])
+                    .copied()
+                    .collect();
+                if number.is_multiple_of(3) {
+                    key.truncate(8);
+                }
                 key
             }
         }
@@ -267,9 +290,17 @@ proptest! {
 
     #[test]
     fn engines_do_what_a_map_does(
-        shape in prop_oneof![Just(Shape::Eight), Just(Shape::Scattered), Just(Shape::Alike)],
+        shape in prop_oneof![
+            1 => Just(Shape::Eight),
+            1 => Just(Shape::Scattered),
+            1 => Just(Shape::Alike),
+            2 => Just(Shape::Nested),
+        ],
         steps in proptest::collection::vec(step(), 1..if cfg!(miri) { 20 } else { 120 }),
     ) {
         each_engine(|index| run(index, shape, &steps));
+        // Deep, of few keys.
+        let narrow = Tree::with_fault(TreeOptions::default(), Fault::None, 8);
+        run(Arc::new(narrow.expect("memory")), shape, &steps);
     }
 }

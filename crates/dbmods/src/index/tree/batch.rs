@@ -14,7 +14,9 @@ use dpb_core::prefetch::prefetch_item;
 use super::inner::{self, Inner};
 use super::leaf::{self, Key, Leaf, Meta};
 use super::lock::{self, Version};
-use super::node::{GROUP, GROUP_WORDS, GROUPS, LINE, LOCK, META, Word, count_of, group_of, load};
+use super::node::{
+    GROUP, GROUP_WORDS, GROUPS, LINE, LOCK, META, Word, count_of, group_of, load, skip_of,
+};
 use super::search::{Best, Search, with_search};
 use super::shared::{Broken, Shared};
 use super::slot::Slot;
@@ -31,6 +33,8 @@ struct Lanes<'s> {
     version: [Version; TOGETHER],
     count: [u32; TOGETHER],
     group: [u32; TOGETHER],
+    /// Of leaves, the keys' heads in them.
+    head: [u64; TOGETHER],
     slot: [Slot; TOGETHER],
     /// A bit for each lane whose key met a change, the first lane lowest; and for each whose key is not there.
     changed: u32,
@@ -59,16 +63,14 @@ impl Shared {
         let mut start = 0;
         while start < keys.len() {
             let len = (keys.len() - start).min(TOGETHER);
-            let mut together = [Key {
-                bytes: &[],
-                head: 0,
-            }; TOGETHER];
+            let mut together = [Key::EMPTY; TOGETHER];
             for (at, key) in together[..len].iter_mut().enumerate() {
                 *key = Key::new(keys.key(start + at));
             }
             let together = &together[..len];
             self.down(search, together, &mut lanes);
             self.find(search, together, &mut lanes);
+            self.fetch_long(together, &lanes);
             self.copy_values(together, &lanes, state, values, start)?;
             start += len;
         }
@@ -89,7 +91,11 @@ impl Shared {
             let (to, found) = values.place(start + lane);
             let bit = 1 << lane;
             let value = match lanes.leaf[lane] {
-                Some(leaf) if (lanes.absent | lanes.changed) & bit == 0 => {
+                // Another key with the same head is looked for alone.
+                Some(leaf)
+                    if (lanes.absent | lanes.changed) & bit == 0
+                        && leaf::compare(leaf, lanes.slot[lane], *key).is_eq() =>
+                {
                     self.value_in(leaf, lanes.version[lane], lanes.slot[lane], state, to)
                 }
                 _ if lanes.absent & bit != 0 => Some(Found::Absent),
@@ -117,7 +123,7 @@ impl Shared {
                     Some(version) if self.is_root(root) => lanes.version[lane] = version,
                     _ => lanes.changed |= 1 << lane,
                 }
-                enter_leaf(search, lanes, lane, keys[lane].head);
+                enter_leaf(search, lanes, lane, keys[lane]);
             }
             return;
         }
@@ -127,7 +133,7 @@ impl Shared {
                 Some(version) if self.is_root(root) => lanes.version[lane] = version,
                 _ => lanes.changed |= 1 << lane,
             }
-            enter_inner(search, lanes, lane, top, keys[lane].head);
+            enter_inner(search, lanes, lane, top, keys[lane]);
         }
         for _ in 1..root.height {
             self.to_inner(search, keys, lanes);
@@ -153,7 +159,7 @@ impl Shared {
             };
             let version = self.linked(child, lanes, lane);
             lanes.version[lane] = version;
-            enter_inner(search, lanes, lane, child, keys[lane].head);
+            enter_inner(search, lanes, lane, child, keys[lane]);
         }
     }
 
@@ -174,7 +180,7 @@ impl Shared {
             };
             let version = self.linked(child, lanes, lane);
             lanes.version[lane] = version;
-            enter_leaf(search, lanes, lane, keys[lane].head);
+            enter_leaf(search, lanes, lane, keys[lane]);
         }
     }
 
@@ -227,7 +233,7 @@ impl Shared {
         }
     }
 
-    /// Finds the entries, and asks for them.
+    /// Finds the entries with the heads of the keys, and asks for them.
     #[inline(always)]
     fn find(&self, search: impl Search, keys: &[Key<'_>], lanes: &mut Lanes<'_>) {
         for lane in 0..keys.len().min(TOGETHER) {
@@ -236,7 +242,7 @@ impl Shared {
                 continue;
             };
             let (count, group) = (lanes.count[lane] as usize, lanes.group[lane] as usize);
-            let entry = leaf::find_in(search, leaf, count, group, keys[lane]);
+            let entry = leaf::last_with(search, leaf, count, group, lanes.head[lane]);
             let slot = entry.map(|entry| leaf::slot(leaf, entry));
             if !self.unchanged(leaf, lanes.version[lane]) {
                 lanes.changed |= bit;
@@ -257,6 +263,20 @@ impl Shared {
         }
     }
 
+    /// Asks for the long values of the entries.
+    #[inline(always)]
+    fn fetch_long(&self, keys: &[Key<'_>], lanes: &Lanes<'_>) {
+        for lane in 0..keys.len().min(TOGETHER) {
+            let found =
+                lanes.leaf[lane].filter(|_| (lanes.absent | lanes.changed) & 1 << lane == 0);
+            if let Some(leaf) = found.filter(|_| lanes.slot[lane].is_long())
+                && let Some([first]) = leaf::value(leaf, lanes.slot[lane])
+            {
+                self.values.prefetch(load(first) as u32);
+            }
+        }
+    }
+
     /// Fetches what a write of each key will read. What it finds on the way is not used.
     pub(super) fn fetch(&self, keys: &[Key<'_>]) {
         let mut lanes = Lanes::new();
@@ -273,6 +293,7 @@ impl Lanes<'_> {
             version: [Version::NONE; TOGETHER],
             count: [0; TOGETHER],
             group: [0; TOGETHER],
+            head: [0; TOGETHER],
             slot: [Slot::NONE; TOGETHER],
             changed: 0,
             absent: 0,
@@ -287,10 +308,11 @@ fn enter_inner<'s>(
     lanes: &mut Lanes<'s>,
     lane: usize,
     node: &'s Inner,
-    head: u64,
+    key: Key<'_>,
 ) {
-    let count = count_of(load(&node[META]));
-    let group = group_of(search, node, count, head);
+    let meta = load(&node[META]);
+    let count = count_of(meta);
+    let group = group_of(search, node, count, key.head(skip_of(meta)));
     prefetch_group(node, group);
     lanes.inner[lane] = Some(node);
     (lanes.count[lane], lanes.group[lane]) = (count as u32, group as u32);
@@ -298,9 +320,11 @@ fn enter_inner<'s>(
 
 /// Reads a leaf's header, and asks for a group.
 #[inline(always)]
-fn enter_leaf(search: impl Search, lanes: &mut Lanes<'_>, lane: usize, head: u64) {
+fn enter_leaf(search: impl Search, lanes: &mut Lanes<'_>, lane: usize, key: Key<'_>) {
     let Some(leaf) = lanes.leaf[lane] else { return };
-    let count = Meta::of(leaf).count;
+    let Meta { count, skip, .. } = Meta::of(leaf);
+    let head = key.head(skip);
+    lanes.head[lane] = head;
     let group = group_of(search, leaf, count, head);
     prefetch_group(leaf, group);
     (lanes.count[lane], lanes.group[lane]) = (count as u32, group as u32);

@@ -6,7 +6,8 @@ use dpb_core::prefetch::prefetch_item;
 
 use super::node::{
     GROUPS, LINE, META, Word, below, close_gap, compare_bytes, copy_bytes, count_of, group_of,
-    groups_end, head_at, load, not_above, open_gap, resample, slot_at, store, write_bytes,
+    groups_end, head_at, head_behind, head_in, load, not_above, open_gap, resample, skip_bits,
+    skip_of, slot_at, store, write_bytes,
 };
 use super::search::Search;
 use super::slot::Slot;
@@ -26,6 +27,8 @@ const DEAD_SHIFT: u32 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) count: usize,
+    /// Bytes that heads leave out. Zero if a key is only there as a head.
+    pub(super) skip: usize,
     /// Where the heap begins.
     heap: usize,
     /// Words of the heap that belong to no entry.
@@ -41,19 +44,33 @@ pub(super) enum Stored<'a> {
     Long(u32),
 }
 
-/// A key and its head.
+/// A key and its head, where nothing is left out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) head: u64,
+    head: u64,
 }
 
 impl<'a> Key<'a> {
+    pub(super) const EMPTY: Self = Self {
+        bytes: &[],
+        head: 0,
+    };
+
     #[inline(always)]
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
             head: super::node::head_of(bytes),
+        }
+    }
+
+    /// Its head in a node that leaves `skip` bytes out.
+    #[inline(always)]
+    pub(super) fn head(&self, skip: usize) -> u64 {
+        match skip {
+            0 => self.head,
+            skip => head_behind(self.bytes, skip),
         }
     }
 }
@@ -67,6 +84,7 @@ impl Meta {
         let word = load(&leaf[META]);
         Self {
             count: count_of(word),
+            skip: skip_of(word),
             heap: (word >> HEAP_SHIFT) as u16 as usize,
             dead: (word >> DEAD_SHIFT) as u16 as usize,
         }
@@ -74,7 +92,7 @@ impl Meta {
 
     fn put(self, leaf: &Leaf) {
         let word = self.count | self.heap << HEAP_SHIFT | self.dead << DEAD_SHIFT;
-        store(&leaf[META], word as u64);
+        store(&leaf[META], word as u64 | skip_bits(self.skip));
     }
 
     /// Words that all entries take, with their heads and slots.
@@ -109,10 +127,11 @@ pub(super) fn prefetch(leaf: &Leaf) {
     }
 }
 
-/// Makes a leaf empty.
-pub(super) fn clear(leaf: &Leaf) {
+/// Makes a leaf empty, whose heads will leave `skip` bytes out.
+pub(super) fn clear(leaf: &Leaf, skip: usize) {
     let empty = Meta {
         count: 0,
+        skip,
         heap: LEAF,
         dead: 0,
     };
@@ -169,8 +188,7 @@ pub(super) fn key<'a>(leaf: &Leaf, slot: Slot, head: u64, bytes: &'a mut KeyByte
 
 /// How an entry with the head of `than` compares with it.
 #[inline(always)]
-fn compare(leaf: &Leaf, entry: usize, than: Key<'_>) -> Ordering {
-    let slot = slot(leaf, entry);
+pub(super) fn compare(leaf: &Leaf, slot: Slot, than: Key<'_>) -> Ordering {
     match slot.is_keyed() {
         // Both begin with the same eight bytes, where the shorter one is filled up with zeroes.
         false => 8.cmp(&than.bytes.len()),
@@ -181,24 +199,19 @@ fn compare(leaf: &Leaf, entry: usize, than: Key<'_>) -> Ordering {
     }
 }
 
-/// The entry with this key, or where it would be. `group` is that of its head.
+/// The last entry with this head, or else where an entry with it would be. `group` is that of the head.
 #[inline(always)]
-pub(super) fn find_in(
+pub(super) fn last_with(
     search: impl Search,
     leaf: &Leaf,
     count: usize,
     group: usize,
-    of: Key<'_>,
+    of: u64,
 ) -> Result<usize, usize> {
-    let end = not_above(search, leaf, count, group, of.head);
-    if end == 0 || head(leaf, end - 1) != of.head {
-        return Err(end);
-    }
-    match compare(leaf, end - 1, of) {
-        Ordering::Equal => Ok(end - 1),
-        Ordering::Less => Err(end),
-        Ordering::Greater if end == 1 || head(leaf, end - 2) != of.head => Err(end - 1),
-        Ordering::Greater => find_alike(search, leaf, count, end - 1, of),
+    let end = not_above(search, leaf, count, group, of);
+    match end == 0 || head(leaf, end - 1) != of {
+        true => Err(end),
+        false => Ok(end - 1),
     }
 }
 
@@ -207,14 +220,15 @@ pub(super) fn find_in(
 fn find_alike(
     search: impl Search,
     leaf: &Leaf,
-    count: usize,
+    meta: Meta,
     end: usize,
     of: Key<'_>,
 ) -> Result<usize, usize> {
-    let (mut low, mut high) = (below(search, leaf, count, of.head), end);
+    let before = below(search, leaf, meta.count, of.head(meta.skip));
+    let (mut low, mut high) = (before, end);
     while low < high {
         let middle = low + (high - low) / 2;
-        match compare(leaf, middle, of) {
+        match compare(leaf, slot(leaf, middle), of) {
             Ordering::Equal => return Ok(middle),
             Ordering::Less => low = middle + 1,
             Ordering::Greater => high = middle,
@@ -223,16 +237,52 @@ fn find_alike(
     Err(low.min(end))
 }
 
-/// The entry with this key, or where it would be.
+/// The entry with this key, which lies in the leaf's range, or where it would be.
 #[inline(always)]
 pub(super) fn find(
     search: impl Search,
     leaf: &Leaf,
-    count: usize,
+    meta: Meta,
     of: Key<'_>,
 ) -> Result<usize, usize> {
-    let group = group_of(search, leaf, count, of.head);
-    find_in(search, leaf, count, group, of)
+    let of_head = of.head(meta.skip);
+    let group = group_of(search, leaf, meta.count, of_head);
+    let last = last_with(search, leaf, meta.count, group, of_head)?;
+    match compare(leaf, slot(leaf, last), of) {
+        Ordering::Equal => Ok(last),
+        Ordering::Less => Err(last + 1),
+        Ordering::Greater if last == 0 || head(leaf, last - 1) != of_head => Err(last),
+        Ordering::Greater => find_alike(search, leaf, meta, last, of),
+    }
+}
+
+/// How the key of an entry compares with another key, which need not lie in the leaf's range. Any order, if the leaf changed while it was read.
+#[inline]
+pub(super) fn compare_any(leaf: &Leaf, entry: usize, than: &[u8]) -> Ordering {
+    let slot = slot(leaf, entry);
+    match slot.is_keyed() {
+        true => {
+            let words = key_words(leaf, slot).unwrap_or(&[]);
+            compare_bytes(words, slot.key_len(), than)
+        }
+        false => head(leaf, entry).to_be_bytes().as_slice().cmp(than),
+    }
+}
+
+/// The bytes that the heads of some entries should leave out, where `shared` bytes may be: more than they do if two heads are alike.
+pub(super) fn skip_for(leaf: &Leaf, entries: std::ops::Range<usize>, shared: usize) -> usize {
+    let skip = Meta::of(leaf).skip;
+    let are_alike = |entry: usize| head(leaf, entry) == head(leaf, entry + 1);
+    let (start, end) = (entries.start, entries.end);
+    let pays = shared > skip && (start..end.saturating_sub(1)).any(are_alike);
+    match pays
+        && entries
+            .into_iter()
+            .all(|entry| slot(leaf, entry).is_keyed())
+    {
+        true => shared,
+        false => skip,
+    }
 }
 
 fn write_stored(words: &[Word], stored: Stored<'_>) {
@@ -286,10 +336,10 @@ pub(super) fn insert(
     stored: Stored<'_>,
 ) {
     let mut meta = Meta::of(leaf);
-    let to = Slot::new(0, of.bytes, value_len);
+    let to = Slot::new(of.bytes, value_len, meta.skip);
     let to = to.at(meta.heap - to.words());
     open_gap(leaf, meta.count, at);
-    store(&leaf[head_at(at)], of.head);
+    store(&leaf[head_at(at)], of.head(meta.skip));
     if to.is_keyed() {
         let start = to.offset() + 1;
         write_bytes(&leaf[start..start + to.key_words()], of.bytes);
@@ -314,6 +364,7 @@ pub(super) fn remove(leaf: &Leaf, entry: usize) {
 /// Adds copies of entries of another leaf behind the last one. There is room for them.
 pub(super) fn append(leaf: &Leaf, from: &Leaf, entries: std::ops::Range<usize>) {
     let mut meta = Meta::of(leaf);
+    let is_alike = meta.skip == Meta::of(from).skip;
     for entry in entries {
         let old = slot(from, entry);
         meta.heap -= old.words();
@@ -321,7 +372,11 @@ pub(super) fn append(leaf: &Leaf, from: &Leaf, entries: std::ops::Range<usize>) 
         for word in 0..old.words() {
             store(&leaf[meta.heap + word], load(&from[old.offset() + word]));
         }
-        store(&leaf[head_at(meta.count)], head(from, entry));
+        let head = match is_alike {
+            true => head(from, entry),
+            false => head_behind_of(from, entry, meta.skip),
+        };
+        store(&leaf[head_at(meta.count)], head);
         store(&leaf[slot_at(meta.count)], new.0);
         meta.count += 1;
     }
@@ -329,16 +384,32 @@ pub(super) fn append(leaf: &Leaf, from: &Leaf, entries: std::ops::Range<usize>) 
     resample(leaf, meta.count);
 }
 
-/// Gives dead words back.
-pub(super) fn compact(leaf: &Leaf) {
-    keep(leaf, Meta::of(leaf).count);
+/// The head of an entry where `skip` bytes are left out. A key that is only there as a head has none left out.
+fn head_behind_of(leaf: &Leaf, entry: usize, skip: usize) -> u64 {
+    let slot = slot(leaf, entry);
+    match slot.is_keyed() {
+        true => head_in(key_words(leaf, slot).unwrap_or(&[]), skip),
+        false => head(leaf, entry),
+    }
 }
 
-/// Keeps the first entries alone, and gives dead words back.
-pub(super) fn keep(leaf: &Leaf, entries: usize) {
+/// Gives dead words back.
+pub(super) fn compact(leaf: &Leaf) {
+    let Meta { count, skip, .. } = Meta::of(leaf);
+    keep(leaf, count, skip);
+}
+
+/// Keeps the first entries alone, with heads that leave `skip` bytes out, and gives dead words back.
+pub(super) fn keep(leaf: &Leaf, entries: usize, skip: usize) {
+    if skip != Meta::of(leaf).skip {
+        for entry in 0..entries {
+            store(&leaf[head_at(entry)], head_behind_of(leaf, entry, skip));
+        }
+    }
     let heap: [u64; LEAF] = std::array::from_fn(|at| load(&leaf[at]));
     let mut meta = Meta {
         count: entries,
+        skip,
         heap: LEAF,
         dead: 0,
     };

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! word 0      version lock
-//! word 1      count of entries, flags; of a leaf also where its heap begins and how much of it is dead
+//! word 1      count of entries, flags, bytes that heads leave out; of a leaf also where its heap begins and how much of it is dead
 //! word 2      of a leaf: its right neighbour
 //! word 3..16  samples: the first head of each group but the first
 //! then        groups: eight heads, which are one cache line, and their eight slots, which are the next
 //! ```
 //!
-//! The head of a key is its first eight bytes as a big-endian number, filled up with zeroes. Keys of eight bytes are their heads.
+//! The head of a key is eight of its bytes as a big-endian number, filled up with zeroes. They begin behind the bytes that all keys share which may lie
+//! in the node: those that the keys left and right of the node's range, its fences, have in common (Graefe, "Modern B-Tree Techniques", 2011,
+//! section 3.6). A search knows that its key has these bytes, as it got there, and compares none of them. A node leaves bytes out from when two of its heads
+//! would be alike. Keys of eight bytes are their heads where nothing is left out.
 //!
 //! A search counts the samples that are not above the head, which names a group, then the heads of the group ([`search`](super::search)). Both take
 //! a fixed number of steps without a branch, so nothing is mispredicted, and a node costs three lines whatever it holds. Ideas are from Hankins and
@@ -39,6 +42,20 @@ pub(super) const ENTRIES_MAX: usize = (SAMPLES_MAX + 1) * GROUP;
 /// The head of places without an entry. It is a key's head too, so the count decides.
 const NO_HEAD: u64 = u64::MAX;
 
+/// In the meta word, from this bit on: bytes that heads leave out.
+const SKIP_SHIFT: u32 = 48;
+
+/// The bytes of keys that the heads of a node leave out, by its meta word.
+#[inline(always)]
+pub(super) fn skip_of(meta: u64) -> usize {
+    (meta >> SKIP_SHIFT) as usize
+}
+
+/// The meta word's part that says so.
+pub(super) fn skip_bits(skip: usize) -> u64 {
+    (skip as u64) << SKIP_SHIFT
+}
+
 /// The first eight bytes of a key.
 #[inline(always)]
 pub(super) fn head_of(key: &[u8]) -> u64 {
@@ -48,6 +65,28 @@ pub(super) fn head_of(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     bytes[..key.len()].copy_from_slice(key);
     u64::from_be_bytes(bytes)
+}
+
+/// The head of a key in a node that leaves `skip` bytes out.
+#[inline(always)]
+pub(super) fn head_behind(key: &[u8], skip: usize) -> u64 {
+    // A number that was read while its node changed may be any.
+    head_of(key.get(skip..).unwrap_or(&[]))
+}
+
+/// The same of a key that lies in words.
+pub(super) fn head_in(words: &[Word], skip: usize) -> u64 {
+    let word = |at: usize| words.get(at).map_or(0, |word| load(word).to_be());
+    let (at, bits) = (skip / 8, 8 * (skip % 8) as u32);
+    match bits {
+        0 => word(at),
+        bits => word(at) << bits | word(at + 1) >> (64 - bits),
+    }
+}
+
+/// The number of bytes that two keys have in common.
+pub(super) fn shared_bytes(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
 /// The word of a head.

@@ -86,7 +86,7 @@ impl Shared {
         state: u64,
         to: &mut [u8],
     ) -> Retry<Found> {
-        match leaf::find(self.search, leaf, Meta::of(leaf).count, key) {
+        match leaf::find(self.search, leaf, Meta::of(leaf), key) {
             Ok(entry) => {
                 let slot = leaf::slot(leaf, entry);
                 self.value_in(leaf, version, slot, state, to)

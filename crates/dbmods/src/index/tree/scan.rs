@@ -6,6 +6,7 @@
 //! The next leaf is the right neighbour, which stays the next one unless it merges into another; then it is obsolete, and the way leads down again.
 //! While rows of a leaf are copied, two things are fetched: the entries of the next leaf, one for each row, and the header of the leaf behind that.
 
+use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow, Range};
 
 use dpb_core::prefetch::prefetch_item;
@@ -134,15 +135,16 @@ impl Shared {
         rows.used = 0;
         rows.rows.clear();
         rows.some = false;
-        let count = Meta::of(leaf).count;
+        let meta = Meta::of(leaf);
+        let count = meta.count;
         let first = match place.is_neighbour {
             true => 0,
-            false => match leaf::find(self.search, leaf, count, Key::new(&rows.key)) {
+            false => match leaf::find(self.search, leaf, meta, Key::new(&rows.key)) {
                 Ok(entry) => entry + usize::from(rows.behind),
                 Err(entry) => entry,
             },
         };
-        let end = self.end_in(leaf, count, place.end);
+        let end = self.end_in(leaf, meta, place.end);
         let next = match end < count {
             true => 0,
             false => load(&leaf[NEXT]) as u32,
@@ -177,13 +179,27 @@ impl Shared {
 
     /// The entry behind the last one that a range has in a leaf.
     #[inline(always)]
-    fn end_in(&self, leaf: &Leaf, count: usize, end: Bound<&[u8]>) -> usize {
+    fn end_in(&self, leaf: &Leaf, meta: Meta, end: Bound<&[u8]>) -> usize {
         let (key, is_included) = match end {
-            Bound::Unbounded => return count,
+            Bound::Unbounded => return meta.count,
             Bound::Included(key) => (key, true),
             Bound::Excluded(key) => (key, false),
         };
-        match leaf::find(self.search, leaf, count, Key::new(key)) {
+        let Some(last) = meta.count.checked_sub(1) else {
+            return 0;
+        };
+        // Only a key of the leaf's range may be searched for. One that lies between two of its keys is.
+        match leaf::compare_any(leaf, last, key) {
+            Ordering::Less => return meta.count,
+            Ordering::Equal => return last + usize::from(is_included),
+            Ordering::Greater => {}
+        }
+        match leaf::compare_any(leaf, 0, key) {
+            Ordering::Less => {}
+            Ordering::Equal => return usize::from(is_included),
+            Ordering::Greater => return 0,
+        }
+        match leaf::find(self.search, leaf, meta, Key::new(key)) {
             Ok(entry) => entry + usize::from(is_included),
             Err(entry) => entry,
         }

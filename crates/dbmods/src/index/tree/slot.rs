@@ -26,16 +26,20 @@ impl Slot {
     /// Of a version without a value.
     pub(super) const NONE: Self = Self(ABSENT);
 
-    /// Of an entry at word `offset` of its leaf.
-    pub(super) fn new(offset: usize, key: &[u8], value_len: usize) -> Self {
+    /// Of an entry whose place is not known yet, in a leaf whose heads leave `skip` bytes out.
+    pub(super) fn new(key: &[u8], value_len: usize, skip: usize) -> Self {
         let long = if value_len > INLINE_BYTES_MAX {
             LONG
         } else {
             0
         };
-        let keyed = if key.len() == 8 { 0 } else { KEYED };
+        let keyed = if key.len() == 8 && skip == 0 {
+            0
+        } else {
+            KEYED
+        };
         let lens = (key.len() as u64) << KEY_SHIFT | (value_len as u64) << VALUE_SHIFT;
-        Self(offset as u64 | lens | long | keyed)
+        Self(lens | long | keyed)
     }
 
     /// With another place.

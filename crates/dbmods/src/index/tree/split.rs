@@ -2,11 +2,14 @@
 //!
 //! A new node is filled before anybody can reach it. Then its parent and its neighbour are locked and changed, and a reader that is
 //! between the two sees that the parent's version no longer holds.
+//!
+//! What heads may leave out follows from the fences of a node, the separators left and right of its range. A range gets smaller when its node splits and
+//! larger when it merges; so only a merge makes heads leave out less.
 
-use super::inner::{self, Separator};
+use super::inner::{self, Inner, Separator};
 use super::leaf::{self, Key, KeyBytes, LEAF, Leaf, Meta};
 use super::lock;
-use super::node::{LOCK, NEXT, groups_end, load, store};
+use super::node::{LOCK, NEXT, groups_end, head_behind, load, shared_bytes, store};
 use super::shared::{Root, Shared};
 use super::write::{Retired, Writer};
 
@@ -36,50 +39,134 @@ impl Writer {
         }
         self.make_place(shared, key);
         let is_append = entries == 1 && at == meta.count && load(&leaf[NEXT]) == 0;
-        self.split(shared, number, if is_append { Some(key) } else { None });
+        self.split(shared, number, key, is_append);
         let number = self.leaf_of(shared, key);
         let leaf = shared.leaves.node(number);
-        let at = leaf::find(shared.search, leaf, Meta::of(leaf).count, key);
+        let at = leaf::find(shared.search, leaf, Meta::of(leaf), key);
         (number, at.unwrap_or_else(|at| at))
     }
 
-    /// Splits a leaf whose parent has a place: in the middle, or behind its last entry if `appended` will be the first of the new one. Keys that come
+    /// Splits the leaf of a key, whose parent has a place: in the middle, or behind its last entry if the key will be the first of the new one. Keys that come
     /// in order leave full leaves so.
-    fn split(&mut self, shared: &Shared, number: u32, appended: Option<Key<'_>>) {
+    fn split(&mut self, shared: &Shared, number: u32, key: Key<'_>, is_append: bool) {
         let left = shared.leaves.node(number);
         let count = Meta::of(left).count;
-        let kept = if appended.is_some() {
+        let kept = if is_append {
             count
         } else {
             middle(left, count)
         };
+        let (mut last, mut first): (KeyBytes, KeyBytes) = ([0; 512], [0; 512]);
+        let last = entry_key(left, kept - 1, &mut last);
+        let first = match is_append {
+            true => key.bytes,
+            false => entry_key(left, kept, &mut first),
+        };
+        let level = self.path.len() - 1;
+        let separator = self.separator(shared, level, key, last, first);
+        let (parent, entry) = self.path[level];
+        let parent = shared.inners.node(parent);
+        let middle = separator.bytes(inner::skip(parent), key.bytes, &shared.separators);
+        let low = self.low_fence(shared, level, entry, key);
+        let high = self.high_fence(shared, level, entry, key);
+        let left_skip = leaf::skip_for(left, 0..kept, in_common(low.as_ref(), Some(&middle)));
+        let right_skip = leaf::skip_for(left, kept..count, in_common(Some(&middle), high.as_ref()));
         let right_number = self.leaves.take();
         let right = shared.leaves.node(right_number);
         lock::renew(&right[LOCK]);
-        leaf::clear(right);
+        leaf::clear(right, right_skip);
         leaf::append(right, left, kept..count);
         store(&right[NEXT], load(&left[NEXT]));
-        let mut bytes: KeyBytes = [0; 512];
-        let first = appended.unwrap_or_else(|| entry_key(left, kept, &mut bytes));
-        let separator = self.separator(shared, leaf::head(left, kept - 1), first);
-        let (parent, entry) = *self.path.last().expect("a place in a parent was made");
-        let parent = shared.inners.node(parent);
         lock::lock(&parent[LOCK]);
         lock::lock(&left[LOCK]);
-        leaf::keep(left, kept);
+        leaf::keep(left, kept, left_skip);
         store(&left[NEXT], u64::from(right_number));
         inner::insert(parent, entry + 1, separator, right_number);
         lock::unlock(&left[LOCK]);
         lock::unlock(&parent[LOCK]);
     }
 
-    /// What separates a leaf whose last key has the head `below` from one that begins with `first`.
-    fn separator(&mut self, shared: &Shared, below: u64, first: Key<'_>) -> Separator {
-        if below < first.head {
-            return Separator::short(first.head);
+    /// What separates two keys in the node at a level of the path, which is that of `key`: of the second one, the bytes up to the first that differs.
+    fn separator(
+        &mut self,
+        shared: &Shared,
+        level: usize,
+        key: Key<'_>,
+        last: &[u8],
+        first: &[u8],
+    ) -> Separator {
+        let node = shared.inners.node(self.path[level].0);
+        let differ = |skip| head_behind(last, skip) < head_behind(first, skip);
+        if !differ(inner::skip(node)) {
+            self.leave_out_more(shared, level, key);
         }
-        let number = (shared.separators).write(&mut self.separators, first.bytes);
-        Separator::long(first.head, first.bytes.len(), number)
+        let skip = inner::skip(node);
+        if differ(skip) {
+            return Separator::short(head_behind(first, skip));
+        }
+        let bytes = &first[..=shared_bytes(last, first)];
+        self.long_separator(shared, bytes, skip)
+    }
+
+    fn long_separator(&mut self, shared: &Shared, bytes: &[u8], skip: usize) -> Separator {
+        let number = shared.separators.write(&mut self.separators, bytes);
+        Separator::long(head_behind(bytes, skip), bytes.len(), number)
+    }
+
+    /// The heads of the node at a level of the path, which is that of `key`, leave out all bytes that they may.
+    fn leave_out_more(&mut self, shared: &Shared, level: usize, key: Key<'_>) {
+        let Some(above) = level.checked_sub(1) else {
+            return;
+        };
+        let entry = self.path[above].1;
+        let low = self.low_fence(shared, above, entry, key);
+        let high = self.high_fence(shared, above, entry, key);
+        let node = shared.inners.node(self.path[level].0);
+        let (before, skip) = (inner::skip(node), in_common(low.as_ref(), high.as_ref()));
+        if skip <= before {
+            return;
+        }
+        let separators: Vec<Separator> = (1..inner::count(node))
+            .map(|entry| {
+                let separator = inner::separator(node, entry);
+                let bytes = separator.bytes(before, key.bytes, &shared.separators);
+                let moved = separator.moved(&bytes, skip);
+                moved.expect("the head has as many bytes behind a longer beginning")
+            })
+            .collect();
+        lock::lock(&node[LOCK]);
+        inner::leave_out(node, skip, &separators);
+        lock::unlock(&node[LOCK]);
+    }
+
+    /// The key from which on the range of a child goes, of the node at a level of the path, which is that of `key`. `None` if it goes from the first key on.
+    fn low_fence(
+        &self,
+        shared: &Shared,
+        level: usize,
+        child: usize,
+        key: Key<'_>,
+    ) -> Option<Vec<u8>> {
+        let above = self.path[..level].iter().rev().copied();
+        std::iter::once((self.path[level].0, child))
+            .chain(above)
+            .find(|(_, entry)| *entry > 0)
+            .map(|(number, entry)| separator_bytes(shared, number, entry, key))
+    }
+
+    /// The key before which its range ends. `None` if it goes to the last key.
+    fn high_fence(
+        &self,
+        shared: &Shared,
+        level: usize,
+        child: usize,
+        key: Key<'_>,
+    ) -> Option<Vec<u8>> {
+        let above = self.path[..level].iter().rev().copied();
+        std::iter::once((self.path[level].0, child))
+            .chain(above)
+            .find(|(number, entry)| entry + 1 < inner::count(shared.inners.node(*number)))
+            .map(|(number, entry)| separator_bytes(shared, number, entry + 1, key))
     }
 
     /// Makes a place for a child in the parent of a key's leaf. The path is that of the key then.
@@ -95,7 +182,7 @@ impl Writer {
             match (full.count(), self.path.len()) {
                 (0, 1..) => return,
                 (full, all) if full == all => self.grow(shared),
-                (full, all) => self.split_inner(shared, all - full),
+                (full, all) => self.split_inner(shared, all - full, key),
             }
             self.leaf_of(shared, key);
         }
@@ -107,15 +194,15 @@ impl Writer {
         let number = self.inners.take();
         let node = shared.inners.node(number);
         lock::renew(&node[LOCK]);
-        inner::clear(node, old.number);
+        inner::clear(node, old.number, 0);
         shared.set_root(Root {
             number,
             height: old.height + 1,
         });
     }
 
-    /// Splits the node at a level of the path, whose parent has a place.
-    fn split_inner(&mut self, shared: &Shared, level: usize) {
+    /// Splits the node at a level of the path, which is that of `key`. Its parent has a place.
+    fn split_inner(&mut self, shared: &Shared, level: usize, key: Key<'_>) {
         let (parent, parent_entry) = self.path[level - 1];
         let (left, entry) = self.path[level];
         let (parent, left) = (shared.inners.node(parent), shared.inners.node(left));
@@ -126,14 +213,21 @@ impl Writer {
         } else {
             count / 2
         };
+        let skip = inner::skip(left);
+        let middle = inner::separator(left, kept);
+        let bytes = middle.bytes(skip, key.bytes, &shared.separators);
+        if middle.moved(&bytes, inner::skip(parent)).is_none() {
+            self.leave_out_more(shared, level - 1, key);
+        }
+        let separator = self.moved(shared, middle, &bytes, inner::skip(parent));
         let number = self.inners.take();
         let right = shared.inners.node(number);
         lock::renew(&right[LOCK]);
-        inner::clear(right, inner::child(left, kept));
-        if kept + 1 < count {
-            inner::append(right, inner::separator(left, kept + 1), left, kept + 1);
-        }
-        let separator = inner::separator(left, kept);
+        inner::clear(right, inner::child(left, kept), skip);
+        let separators: Vec<Separator> = (kept + 1..count)
+            .map(|entry| inner::separator(left, entry))
+            .collect();
+        inner::append(right, &separators, left, kept + 1);
         lock::lock(&parent[LOCK]);
         lock::lock(&left[LOCK]);
         inner::keep(left, kept);
@@ -142,15 +236,29 @@ impl Writer {
         lock::unlock(&parent[LOCK]);
     }
 
-    /// Merges the leaf that the path leads to with a neighbour, if it is small and the two have room in one; then the nodes above.
-    pub(super) fn merge_if_small(&mut self, shared: &Shared, number: u32) {
+    /// A separator in a node that leaves out `skip` bytes, given all its bytes. Room for a chain was reserved.
+    fn moved(
+        &mut self,
+        shared: &Shared,
+        separator: Separator,
+        bytes: &[u8],
+        skip: usize,
+    ) -> Separator {
+        match separator.moved(bytes, skip) {
+            Some(moved) => moved,
+            None => self.long_separator(shared, bytes, skip),
+        }
+    }
+
+    /// Merges the leaf of a key, whose path is kept, with a neighbour, if it is small and the two have room in one; then the nodes above.
+    pub(super) fn merge_if_small(&mut self, shared: &Shared, number: u32, key: Key<'_>) {
         let small = Meta::of(shared.leaves.node(number)).live_words() < LEAF_SMALL;
         let Some((parent_number, entry)) = self.path.last().copied().filter(|_| small) else {
             return;
         };
         let parent = shared.inners.node(parent_number);
         let Some(left_entry) = pair(entry, inner::count(parent)) else {
-            return self.merge_inner(shared);
+            return self.merge_inner(shared, key);
         };
         let left = shared.leaves.node(inner::child(parent, left_entry));
         let right_number = inner::child(parent, left_entry + 1);
@@ -159,11 +267,18 @@ impl Writer {
             return;
         }
         let separator = inner::separator(parent, left_entry + 1);
+        let level = self.path.len() - 1;
+        let low = self.low_fence(shared, level, left_entry, key);
+        let high = self.high_fence(shared, level, left_entry + 1, key);
+        let (left_meta, right_meta) = (Meta::of(left), Meta::of(right));
+        let skip = in_common(low.as_ref(), high.as_ref())
+            .min(left_meta.skip)
+            .min(right_meta.skip);
         for node in [&parent[LOCK], &left[LOCK], &right[LOCK]] {
             lock::lock(node);
         }
-        leaf::compact(left);
-        leaf::append(left, right, 0..Meta::of(right).count);
+        leaf::keep(left, left_meta.count, skip);
+        leaf::append(left, right, 0..right_meta.count);
         store(&left[NEXT], load(&right[NEXT]));
         inner::remove(parent, left_entry + 1);
         lock::unlock_obsolete(&right[LOCK]);
@@ -173,11 +288,11 @@ impl Writer {
         if let Some(chain) = separator.chain() {
             self.retire(Retired::Separator(chain));
         }
-        self.merge_inner(shared);
+        self.merge_inner(shared, key);
     }
 
-    /// Merges the inner nodes of the path that have few children, from the lowest on, and takes a root with one child away.
-    fn merge_inner(&mut self, shared: &Shared) {
+    /// Merges the inner nodes of the path that have few children, from the lowest on, and takes a root with one child away. The path is that of `key`.
+    fn merge_inner(&mut self, shared: &Shared, key: Key<'_>) {
         // As leaves, in children.
         let (small, merged_max) = (shared.entries_max() / 4, shared.entries_max() / 4 * 3);
         for level in (1..self.path.len()).rev() {
@@ -196,10 +311,34 @@ impl Writer {
             if inner::count(left) + inner::count(right) > merged_max {
                 return;
             }
+            let low = self.low_fence(shared, level - 1, left_entry, key);
+            let high = self.high_fence(shared, level - 1, left_entry + 1, key);
+            let middle = inner::separator(parent, left_entry + 1);
+            let middle_bytes = middle.bytes(inner::skip(parent), key.bytes, &shared.separators);
+            let (left_skip, right_skip) = (inner::skip(left), inner::skip(right));
+            let skip = in_common(low.as_ref(), high.as_ref())
+                .min(left_skip)
+                .min(right_skip);
+            // A separator whose head began further on may need a chain now.
+            let moved = inner::count(left) + inner::count(right);
+            let bytes = 8 + inner::skip(parent).max(left_skip).max(right_skip);
+            if (shared.separators)
+                .reserve(&mut self.separators, moved * bytes, moved)
+                .is_err()
+            {
+                // Nodes with few children are no harm.
+                return;
+            }
+            // The fence on the left of a range lies in it, so it begins as all its keys do.
+            let low = low.unwrap_or_default();
+            let of_left = self.all_moved(shared, left, &low, skip);
+            let mut of_right = vec![self.moved(shared, middle, &middle_bytes, skip)];
+            of_right.extend(self.all_moved(shared, right, &middle_bytes, skip));
             for node in [&parent[LOCK], &left[LOCK], &right[LOCK]] {
                 lock::lock(node);
             }
-            inner::append(left, inner::separator(parent, left_entry + 1), right, 0);
+            inner::leave_out(left, skip, &of_left);
+            inner::append(left, &of_right, right, 0);
             inner::remove(parent, left_entry + 1);
             lock::unlock_obsolete(&right[LOCK]);
             lock::unlock(&left[LOCK]);
@@ -207,6 +346,24 @@ impl Writer {
             self.retire(Retired::Inner(right_number));
         }
         self.shrink(shared);
+    }
+
+    /// The separators of a node in one that leaves out `skip` bytes. `key` lies in the node's range.
+    fn all_moved(
+        &mut self,
+        shared: &Shared,
+        node: &Inner,
+        key: &[u8],
+        skip: usize,
+    ) -> Vec<Separator> {
+        let before = inner::skip(node);
+        let separators = (1..inner::count(node)).map(|entry| inner::separator(node, entry));
+        separators
+            .map(|separator| {
+                let bytes = separator.bytes(before, key, &shared.separators);
+                self.moved(shared, separator, &bytes, skip)
+            })
+            .collect()
     }
 
     fn shrink(&mut self, shared: &Shared) {
@@ -250,14 +407,23 @@ fn middle(leaf: &Leaf, count: usize) -> usize {
     count / 2
 }
 
-fn entry_key<'a>(leaf: &Leaf, entry: usize, bytes: &'a mut KeyBytes) -> Key<'a> {
-    let key = leaf::key(
-        leaf,
-        leaf::slot(leaf, entry),
-        leaf::head(leaf, entry),
-        bytes,
-    );
-    Key::new(key)
+fn entry_key<'a>(leaf: &Leaf, entry: usize, bytes: &'a mut KeyBytes) -> &'a [u8] {
+    let (slot, head) = (leaf::slot(leaf, entry), leaf::head(leaf, entry));
+    leaf::key(leaf, slot, head, bytes)
+}
+
+/// All bytes of a separator of a node, in whose range `key` lies.
+fn separator_bytes(shared: &Shared, number: u32, entry: usize, key: Key<'_>) -> Vec<u8> {
+    let node = shared.inners.node(number);
+    inner::separator(node, entry).bytes(inner::skip(node), key.bytes, &shared.separators)
+}
+
+/// The number of bytes that all keys between two fences have in common.
+fn in_common(low: Option<&Vec<u8>>, high: Option<&Vec<u8>>) -> usize {
+    match (low, high) {
+        (Some(low), Some(high)) => shared_bytes(low, high),
+        _ => 0,
+    }
 }
 
 fn merge_fits(left: &Leaf, right: &Leaf, entries_max: usize) -> bool {

@@ -78,7 +78,7 @@ impl Writer {
         let mut leaves = Numbers::new();
         leaves.reserve(&shared.leaves, 1)?;
         let number = leaves.take();
-        leaf::clear(shared.leaves.node(number));
+        leaf::clear(shared.leaves.node(number), 0);
         shared.set_root(Root { number, height: 0 });
         Ok(Self {
             leaves,
@@ -196,11 +196,13 @@ impl Writer {
         // A leaf without room for an entry has it when it is split twice, whatever the entries.
         let splits = 2 * writes.len();
         self.leaves.reserve(&shared.leaves, splits)?;
-        self.inners
-            .reserve(&shared.inners, self.inner_splits(shared, splits))?;
+        let inner_splits = self.inner_splits(shared, splits);
+        self.inners.reserve(&shared.inners, inner_splits)?;
+        // Each split makes one.
+        let separators = splits + inner_splits;
         shared
             .separators
-            .reserve(&mut self.separators, KEY_BYTES_MAX * splits, splits)?;
+            .reserve(&mut self.separators, KEY_BYTES_MAX * separators, separators)?;
         shared.values.reserve(&mut self.values, long_bytes, long)?;
         self.ends.reserve(&shared.log, writes.len())
     }
@@ -245,7 +247,7 @@ impl Writer {
             true => Stored::Long(shared.values.write(&mut self.values, value)),
             false => Stored::Here(value),
         };
-        match leaf::find(shared.search, leaf, Meta::of(leaf).count, key) {
+        match leaf::find(shared.search, leaf, Meta::of(leaf), key) {
             Ok(entry) => self.update(shared, (number, entry), key, value.len(), stored),
             Err(at) => {
                 let older = self.ends.append(&shared.log, 0, Slot::NONE, &[]);
@@ -302,12 +304,16 @@ impl Writer {
         older: u64,
         stored: Stored<'_>,
     ) {
-        let words = Slot::new(0, key.bytes, value_len).words();
         let entries_max = shared.entries_max();
-        while !Meta::of(shared.leaves.node(number)).has_room(words, 1, entries_max) {
+        let leaf = loop {
+            let leaf = shared.leaves.node(number);
+            let meta = Meta::of(leaf);
+            let words = Slot::new(key.bytes, value_len, meta.skip).words();
+            if meta.has_room(words, 1, entries_max) {
+                break leaf;
+            }
             (number, at) = self.make_room(shared, (number, at), key, words, 1);
-        }
-        let leaf = shared.leaves.node(number);
+        };
         lock::lock(&leaf[LOCK]);
         leaf::insert(leaf, at, key, value_len, older, stored);
         lock::unlock(&leaf[LOCK]);
@@ -316,7 +322,7 @@ impl Writer {
     fn delete(&mut self, shared: &Shared, key: Key<'_>) {
         let number = self.leaf_of(shared, key);
         let leaf = shared.leaves.node(number);
-        let Ok(entry) = leaf::find(shared.search, leaf, Meta::of(leaf).count, key) else {
+        let Ok(entry) = leaf::find(shared.search, leaf, Meta::of(leaf), key) else {
             return;
         };
         let old = leaf::slot(leaf, entry);
@@ -385,7 +391,7 @@ impl Writer {
         let key = Key::new(key);
         let number = self.leaf_of(shared, key);
         let leaf = shared.leaves.node(number);
-        let Ok(entry) = leaf::find(shared.search, leaf, Meta::of(leaf).count, key) else {
+        let Ok(entry) = leaf::find(shared.search, leaf, Meta::of(leaf), key) else {
             return;
         };
         let slot = leaf::slot(leaf, entry);
@@ -395,7 +401,7 @@ impl Writer {
         lock::lock(&leaf[LOCK]);
         leaf::remove(leaf, entry);
         lock::unlock(&leaf[LOCK]);
-        self.merge_if_small(shared, number);
+        self.merge_if_small(shared, number, key);
     }
 
     /// Bytes of memory that it ever took for the tree, and of the lists that it keeps.
@@ -433,10 +439,7 @@ fn oldest_of_each(shared: &Shared, oldest: u64) -> [u64; 3] {
 
 /// Fetches what writes will read.
 fn fetch(shared: &Shared, writes: &[Write<'_>]) {
-    let mut keys = [Key {
-        bytes: &[],
-        head: 0,
-    }; TOGETHER];
+    let mut keys = [Key::EMPTY; TOGETHER];
     for (key, write) in keys.iter_mut().zip(writes) {
         let (Write::Put { key: bytes, .. } | Write::Delete { key: bytes }) = write;
         *key = Key::new(bytes);
