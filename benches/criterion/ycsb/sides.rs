@@ -34,8 +34,10 @@ impl Sum {
         self.words = self.words.wrapping_add(record);
     }
 
+    /// A row of a scan, which is copied out as values of reads are.
     #[inline]
-    fn row(&mut self, value: &[u8]) {
+    fn row(&mut self, value: &[u8], room: &mut [u8]) {
+        let value = copied(room, value);
         self.rows += 1;
         self.words = self.words.wrapping_add(word(value));
     }
@@ -145,7 +147,7 @@ impl Worker for DirectWorker<'_> {
         }
         for (from, rows) in &window.scans {
             let each = &mut |_: &[u8], value: &[u8]| {
-                sum.row(value);
+                sum.row(value, &mut room.read);
                 ControlFlow::Continue(())
             };
             self.session
@@ -194,7 +196,8 @@ impl Engine for Routed {
 
 impl Worker for Lane {
     fn carry_out(&mut self, window: &Window, room: &mut Room, sum: &mut Sum) {
-        let mut answers = Answers { sum };
+        let read = std::mem::take(&mut room.read);
+        let mut answers = Answers { sum, read };
         for (record, key) in &window.reads {
             self.lookup(*record, key.as_bytes(), &mut answers);
         }
@@ -205,11 +208,14 @@ impl Worker for Lane {
             self.scan(0, from.as_bytes(), *rows as u32, &mut answers);
         }
         self.flush(&mut answers);
+        room.read = answers.read;
     }
 }
 
 struct Answers<'a> {
     sum: &'a mut Sum,
+    /// Where rows are copied to.
+    read: Vec<u8>,
 }
 
 impl Receive for Answers<'_> {
@@ -220,7 +226,7 @@ impl Receive for Answers<'_> {
     fn written(&mut self, _: u64) {}
 
     fn row(&mut self, _: u64, _: &[u8], value: &[u8]) {
-        self.sum.row(value);
+        self.sum.row(value, &mut self.read);
     }
 
     fn scanned(&mut self, _: u64) {}
@@ -297,7 +303,7 @@ impl Worker for &Redb {
             for (from, rows) in &window.scans {
                 let range = table.range(from.as_bytes()..).expect("a range");
                 for row in range.take(*rows) {
-                    sum.row(row.expect("a row").1.value());
+                    sum.row(row.expect("a row").1.value(), &mut room.read);
                 }
             }
         }
@@ -374,7 +380,8 @@ impl Worker for &Map {
         let guard = scc::Guard::new();
         for (from, rows) in &window.scans {
             for (key, ()) in self.order.range(padded(from).., &guard).take(*rows) {
-                sum.row(values.get(key).expect("a key in order has a value"));
+                let value = values.get(key).expect("a key in order has a value");
+                sum.row(value, &mut room.read);
             }
         }
     }

@@ -73,6 +73,7 @@ impl Strings {
         self.offsets.truncate(1);
     }
 
+    #[inline]
     fn push(&mut self, string: &[u8]) {
         self.bytes.extend_from_slice(string);
         self.offsets.push(self.bytes.len() as u32);
@@ -191,11 +192,13 @@ impl Burst {
     }
 
     /// Adds a lookup.
+    #[inline]
     pub fn lookup(&mut self, key: &[u8]) {
         self.lookups.push(key);
     }
 
     /// Adds a write that gives `key` a value.
+    #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         self.write_keys.push(key);
         self.write_values.push(value);
@@ -559,15 +562,46 @@ impl Executor {
     /// [`IndexError`]. If the writes failed, none of them is done. If a scan failed, all writes are done.
     pub fn run(&mut self, burst: &Burst, outcome: &mut Outcome) -> Result<(), IndexError> {
         let begun_ns = self.clock.now_ns();
+        self.points(burst, outcome)?;
+        for at in 0..burst.scans() {
+            self.scan(burst, at, outcome)?;
+        }
+        outcome.work_ns = self.clock.now_ns().saturating_sub(begun_ns);
+        Ok(())
+    }
+
+    /// The same, but the rows of scans go to `each` as they are read, and the outcome has their number alone. The time that `each` takes is part of the burst's.
+    ///
+    /// # Errors
+    /// As [`Executor::run`]. Rows may have been given before.
+    pub fn run_with(
+        &mut self,
+        burst: &Burst,
+        outcome: &mut Outcome,
+        each: &mut EachScanned<'_>,
+    ) -> Result<(), IndexError> {
+        let begun_ns = self.clock.now_ns();
+        self.points(burst, outcome)?;
+        for at in 0..burst.scans() {
+            let limit = burst.rows_max(at) as usize;
+            let give = &mut |key: &[u8], value: &[u8]| {
+                each(at, key, value);
+                ControlFlow::Continue(())
+            };
+            let rows = self.session.scan(burst.range(at), limit, give)?;
+            outcome.rows.push(rows as u32);
+        }
+        outcome.work_ns = self.clock.now_ns().saturating_sub(begun_ns);
+        Ok(())
+    }
+
+    /// The lookups, then the writes.
+    fn points(&mut self, burst: &Burst, outcome: &mut Outcome) -> Result<(), IndexError> {
         outcome.prepare(burst);
         self.look_up(burst, outcome)?;
         if burst.writes() > 0 {
             outcome.state = self.write(burst)?;
         }
-        for at in 0..burst.scans() {
-            self.scan(burst, at, outcome)?;
-        }
-        outcome.work_ns = self.clock.now_ns().saturating_sub(begun_ns);
         Ok(())
     }
 

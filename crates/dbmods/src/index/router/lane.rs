@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::mem;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::split::{Dpu, IDLE, Split};
+use super::split::{Announced, Dpu, IDLE, Split};
 use super::turns::Turn;
 use super::{Router, RouterError, Side};
 use crate::index::burst::{Burst, Executor, Outcome};
@@ -89,7 +88,7 @@ pub struct Lane {
     executor: Executor,
     outcome: Outcome,
     split: Arc<Split>,
-    announced: Arc<AtomicU64>,
+    announced: Arc<Announced>,
     host: Batch,
     dpu: Batch,
     wires: Vec<Wire>,
@@ -215,6 +214,7 @@ impl Lane {
     }
 
     /// The side of a key.
+    #[inline]
     fn side(&self, key: &[u8]) -> Side {
         match self.router.mark(self.split.boundary) {
             Some(boundary) if key >= boundary => Side::Dpu,
@@ -231,16 +231,19 @@ impl Lane {
     }
 
     /// Makes sure that the newest split routes what comes, and that it is announced.
+    #[inline]
     fn enter(&mut self, receive: &mut dyn Receive) {
-        if self.split.version == self.router.splits.version()
-            && self.announced.load(Ordering::Relaxed) <= self.split.version
-        {
-            return;
+        let version = self.split.version;
+        if version != self.router.splits.version() || self.announced.is_above(version) {
+            self.enter_anew(receive);
         }
+    }
+
+    #[cold]
+    fn enter_anew(&mut self, receive: &mut dyn Receive) {
         let mut is_new = false;
         loop {
-            self.announced
-                .store(self.oldest().min(self.split.version), Ordering::SeqCst);
+            self.announced.set(self.oldest().min(self.split.version));
             if self.split.version == self.router.splits.version() {
                 break;
             }
@@ -267,8 +270,8 @@ impl Lane {
         let waits = !self.host.burst.is_empty() || !self.dpu.burst.is_empty();
         let own = if waits { self.split.version } else { IDLE };
         let oldest = self.oldest().min(own);
-        if self.announced.load(Ordering::Relaxed) != oldest {
-            self.announced.store(oldest, Ordering::SeqCst);
+        if !self.announced.is(oldest) {
+            self.announced.set(oldest);
         }
     }
 
@@ -374,11 +377,13 @@ impl Lane {
     }
 
     /// Does what is due after a request was added.
+    #[inline]
     fn advance(&mut self, receive: &mut dyn Receive) {
         self.advance_full(receive);
         self.announce();
     }
 
+    #[inline]
     fn advance_full(&mut self, receive: &mut dyn Receive) {
         let full = self.router.options().burst_requests;
         if self.host.burst.len() >= full {
@@ -397,7 +402,12 @@ impl Lane {
         while !self.host.burst.is_empty() {
             let empty = self.empty_batch();
             let mut batch = mem::replace(&mut self.host, empty);
-            match self.executor.run(&batch.burst, &mut self.outcome) {
+            let scans = &batch.scans;
+            let each = &mut |scan: usize, key: &[u8], value: &[u8]| {
+                receive.row(scans[scan].request, key, value);
+            };
+            let ran = (self.executor).run_with(&batch.burst, &mut self.outcome, each);
+            match ran {
                 Ok(()) => {
                     self.router
                         .rates
@@ -517,6 +527,7 @@ impl Lane {
                     .rates
                     .dpu(batch.burst.len(), self.outcome.work_ns());
                 self.router.turns.give_back(&mut batch.turns);
+                self.give_rows(&batch, receive);
                 self.answer(&mut batch, receive);
                 self.keep(batch);
                 self.go_on(receive);
@@ -577,7 +588,10 @@ impl Lane {
         }
         batch.burst.forget_writes();
         match self.executor.run(&batch.burst, &mut self.outcome) {
-            Ok(()) => self.answer(&mut batch, receive),
+            Ok(()) => {
+                self.give_rows(&batch, receive);
+                self.answer(&mut batch, receive);
+            }
             Err(error) => fail(&mut batch, &RouterError::Host(Arc::new(error)), receive),
         }
         self.keep(batch);
@@ -590,7 +604,15 @@ impl Lane {
         self.redo_or_fail(batch, false, receive);
     }
 
-    /// Hands the answers of a batch out.
+    /// Hands the rows of a batch out.
+    fn give_rows(&self, batch: &Batch, receive: &mut dyn Receive) {
+        let scans = &batch.scans;
+        (self.outcome).each_row(&mut |scan, key, value| {
+            receive.row(scans[scan].request, key, value);
+        });
+    }
+
+    /// Hands all other answers of a batch out, whose rows were given.
     fn answer(&mut self, batch: &mut Batch, receive: &mut dyn Receive) {
         let outcome = &self.outcome;
         for (at, &request) in batch.lookups.iter().enumerate() {
@@ -605,8 +627,6 @@ impl Lane {
         for &request in &batch.writes {
             receive.written(request);
         }
-        let scans = &batch.scans;
-        outcome.each_row(&mut |scan, key, value| receive.row(scans[scan].request, key, value));
         for (at, part) in batch.scans.drain(..).enumerate() {
             let left = part.rows - outcome.rows(at);
             match (left, part.behind) {
@@ -632,7 +652,7 @@ impl Drop for Lane {
             }
         }
         self.router.turns.give_back(&mut self.dpu.turns);
-        self.announced.store(IDLE, Ordering::SeqCst);
+        self.announced.set(IDLE);
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters that all lanes add to.
+/// Counters that all lanes add to. They share no cache line with what lanes read.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Rates {
     host_requests: AtomicU64,
     host_ns: AtomicU64,

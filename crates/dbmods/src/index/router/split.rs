@@ -9,6 +9,29 @@ use crate::index::remote::Remote;
 /// A lane that has no request on its way.
 pub(super) const IDLE: u64 = u64::MAX;
 
+/// The version of the oldest split by which a lane routed a request that is on its way. It has cache lines of its own, as its lane writes it with each burst.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Announced(AtomicU64);
+
+impl Announced {
+    pub(super) fn set(&self, version: u64) {
+        self.0.store(version, Ordering::SeqCst);
+    }
+
+    /// True if it is this one. For the lane whose it is.
+    #[inline]
+    pub(super) fn is(&self, version: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == version
+    }
+
+    /// True if it is above this one. For the lane whose it is.
+    #[inline]
+    pub(super) fn is_above(&self, version: u64) -> bool {
+        self.0.load(Ordering::Relaxed) > version
+    }
+}
+
 /// Which side has which keys.
 #[derive(Clone, Debug)]
 pub(super) struct Split {
@@ -55,7 +78,7 @@ pub(super) struct Splits {
 
 struct State {
     now: Arc<Split>,
-    lanes: Vec<Arc<AtomicU64>>,
+    lanes: Vec<Arc<Announced>>,
     /// The connection that keeps the index of the DPU's side alive.
     keeper: Option<Remote>,
 }
@@ -92,13 +115,14 @@ impl Splits {
     }
 
     /// The version of the newest split. A lane that announced its version before it asks is waited for.
+    #[inline]
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
     }
 
     /// What a new lane announces.
-    pub(super) fn register(&self) -> Arc<AtomicU64> {
-        let announced = Arc::new(AtomicU64::new(IDLE));
+    pub(super) fn register(&self) -> Arc<Announced> {
+        let announced = Arc::new(Announced(AtomicU64::new(IDLE)));
         let mut state = self.state();
         // Lanes that are gone have left the only reference here.
         state.lanes.retain(|lane| Arc::strong_count(lane) > 1);
@@ -129,7 +153,7 @@ impl Splits {
         state
             .lanes
             .iter()
-            .all(|lane| lane.load(Ordering::SeqCst) >= version)
+            .all(|lane| lane.0.load(Ordering::SeqCst) >= version)
     }
 
     /// Gives the DPU's side of `generation` up, if it is still there. The boundary goes to `boundary` if there is one. True if this did it.

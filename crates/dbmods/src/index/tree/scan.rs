@@ -22,6 +22,9 @@ use crate::index::{EachRow, IndexError, KEY_BYTES_MAX, KeyRange};
 /// Bytes of a long value that a session keeps room for between scans, at most.
 const LONG_KEPT: usize = 1 << 20;
 
+/// Long values that are fetched before the one that is copied.
+const VALUES_AHEAD: usize = 4;
+
 /// A row that was copied.
 #[derive(Clone, Copy, Debug)]
 struct Row {
@@ -286,6 +289,9 @@ impl Shared {
             ..
         } = rows;
         let mut bytes = &bytes[..];
+        for first in rows.iter().take(VALUES_AHEAD).filter_map(|row| row.long) {
+            self.values.prefetch(first);
+        }
         for (at, row) in rows.iter().enumerate() {
             let (key, rest) = bytes.split_at(row.key_len as usize);
             let len = row.value_len as usize;
@@ -297,11 +303,9 @@ impl Shared {
                 }
                 Some(first) => {
                     bytes = rest;
-                    if let Some(Row {
-                        long: Some(first), ..
-                    }) = rows.get(at + 1)
-                    {
-                        self.values.prefetch(*first);
+                    let ahead = rows.get(at + VALUES_AHEAD).and_then(|row| row.long);
+                    if let Some(first) = ahead {
+                        self.values.prefetch(first);
                     }
                     let value = long_room(room, len)?;
                     // The leaf was read right, and the announced state keeps the chain.
