@@ -272,7 +272,8 @@ impl Shared {
             if let Some(leaf) = found.filter(|_| lanes.slot[lane].is_long())
                 && let Some([first]) = leaf::value(leaf, lanes.slot[lane])
             {
-                self.values.prefetch(load(first) as u32);
+                // All of it: values of a batch lie anywhere.
+                self.values.prefetch(load(first) as u32, usize::MAX);
             }
         }
     }

@@ -11,9 +11,6 @@ use super::node::{LINE, Word, compare_words, copy_bytes, load, store, words_for,
 use super::numbers::Numbers;
 use crate::index::IndexError;
 
-/// Words of an extent that are fetched ahead: the CPU sees the sequence from there on.
-const PREFETCHED: usize = 4 * LINE;
-
 /// Extents of `W` words: the number of the next one, then bytes.
 #[derive(Debug)]
 pub(super) struct Chains<const W: usize>(Arena<W>);
@@ -95,12 +92,12 @@ impl<const W: usize> Chains<W> {
         }
     }
 
-    /// Fetches the first lines of a chain.
+    /// Fetches the first lines of a chain's first extent, so many at most.
     #[inline(always)]
-    pub(super) fn prefetch(&self, first: u32) {
+    pub(super) fn prefetch(&self, first: u32, lines: usize) {
         if let Some(extent) = self.extent(first) {
-            for line in (0..W.min(PREFETCHED)).step_by(LINE) {
-                prefetch_item::<Word>(extent, line);
+            for word in (0..W).step_by(LINE).take(lines) {
+                prefetch_item::<Word>(extent, word);
             }
         }
     }

@@ -22,6 +22,8 @@ use crate::index::{EachRow, IndexError, KEY_BYTES_MAX, KeyRange};
 /// Bytes of a long value that a session keeps room for between scans, at most.
 const LONG_KEPT: usize = 1 << 20;
 
+/// Lines of a long value that are fetched ahead. The CPU sees the sequence from there on, and more would keep the fetches of other values waiting.
+const LINES_AHEAD: usize = 8;
 /// Long values that are fetched before the one that is copied.
 const VALUES_AHEAD: usize = 4;
 
@@ -290,7 +292,7 @@ impl Shared {
         } = rows;
         let mut bytes = &bytes[..];
         for first in rows.iter().take(VALUES_AHEAD).filter_map(|row| row.long) {
-            self.values.prefetch(first);
+            self.values.prefetch(first, LINES_AHEAD);
         }
         for (at, row) in rows.iter().enumerate() {
             let (key, rest) = bytes.split_at(row.key_len as usize);
@@ -305,7 +307,7 @@ impl Shared {
                     bytes = rest;
                     let ahead = rows.get(at + VALUES_AHEAD).and_then(|row| row.long);
                     if let Some(first) = ahead {
-                        self.values.prefetch(first);
+                        self.values.prefetch(first, LINES_AHEAD);
                     }
                     let value = long_room(room, len)?;
                     // The leaf was read right, and the announced state keeps the chain.
