@@ -79,6 +79,11 @@ impl Table {
         self.segment.rows()
     }
 
+    /// The cache that its row groups are read through.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
     /// The segment.
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment

@@ -18,15 +18,16 @@ use dpb_dbmods::compare::{
 use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::duckdb::tpch_baseline;
 use dpb_dbmods::schema::Schema;
-use dpb_dbmods::service::client::{Client, ClientError};
-use dpb_dbmods::service::protocol::{self, DataSet, Refusal, TableInfo};
+use dpb_dbmods::service::client::Client;
+use dpb_dbmods::service::protocol::{self, DataSet, TableInfo};
 use dpb_dbmods::service::usage;
 use dpb_dbmods::tpch;
 use dpb_link::bulk::Transport;
-use dpb_link::{ClientCredentials, Connect, LinkError, Pass};
+use dpb_link::{Connect, Pass};
 
 use self::agents::LocalAgent;
 use self::question::Asked;
+use super::agent::{client_failure, pass};
 use super::data::Part;
 use super::{data, serve};
 use crate::args::{self, List};
@@ -526,16 +527,7 @@ fn remote_contenders(
     server: &str,
     schemes: &[Scheme],
 ) -> Result<Vec<Contender>, Failure> {
-    let pass = match (&args.credentials, &args.token_file) {
-        (Some(path), _) => {
-            let credentials = ClientCredentials::load(path);
-            Pass::Credentials(
-                credentials.map_err(|error| Failure::usage(format!("--credentials: {error}")))?,
-            )
-        }
-        (None, Some(path)) => Pass::Token(serve::token_of(path)?),
-        (None, None) => Pass::None,
-    };
+    let pass = pass(args.credentials.as_deref(), args.token_file.as_deref())?;
     schemes
         .iter()
         .map(|&scheme| contender(args, scheme, server, &pass))
@@ -691,31 +683,6 @@ fn ask(
                 "no scheme can run here: {}",
                 reasons.join("; ")
             )))
-        }
-    }
-}
-
-/// How a failure between us and an agent ends the process.
-fn client_failure(error: ClientError) -> Failure {
-    let message = error.to_string();
-    match error {
-        ClientError::Unreachable { .. } => Failure::unavailable(message),
-        ClientError::Unprotected(_) => Failure::usage(message),
-        ClientError::Interrupted => Failure::interrupted(message),
-        ClientError::Refused { refusal, .. } => match refusal {
-            Refusal::Usage | Refusal::Token | Refusal::Credentials => Failure::usage(message),
-            Refusal::Unavailable | Refusal::Busy | Refusal::Version => {
-                Failure::unavailable(message)
-            }
-            Refusal::Protocol | Refusal::Damaged | Refusal::Internal => Failure::check(message),
-        },
-        ClientError::Wire { source, .. } => match source {
-            LinkError::Version { .. } | LinkError::Foreign => Failure::unavailable(message),
-            LinkError::Tls(_) => Failure::usage(message),
-            _ => Failure::check(message),
-        },
-        ClientError::Write(_) | ClientError::Replaced { .. } | ClientError::Merge(_) => {
-            Failure::check(message)
         }
     }
 }

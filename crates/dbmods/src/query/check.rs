@@ -202,6 +202,17 @@ impl Aggregate {
 }
 
 impl AggregateFunction {
+    /// The name as SQL has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Sum(_) => "sum",
+            Self::Min(_) => "min",
+            Self::Max(_) => "max",
+            Self::Avg(_) => "avg",
+        }
+    }
+
     /// The expression that it is computed of; nothing for `count(*)`.
     pub fn argument(&self) -> Option<&Scalar> {
         match self {
@@ -216,12 +227,11 @@ impl AggregateFunction {
     /// `sum` and `avg` take exact numbers only: a sum of DOUBLEs depends on the order of the rows. `min` and `max` take
     /// anything but DOUBLE and NULL.
     pub fn accepts(&self, ty: ScalarType) -> Result<(), QueryError> {
-        let (name, fits) = match self {
+        let name = self.name();
+        let fits = match self {
             Self::Count => return Ok(()),
-            Self::Sum(_) => ("sum", ty.scale().is_some()),
-            Self::Avg(_) => ("avg", ty.scale().is_some()),
-            Self::Min(_) => ("min", !matches!(ty, ScalarType::Double | ScalarType::Null)),
-            Self::Max(_) => ("max", !matches!(ty, ScalarType::Double | ScalarType::Null)),
+            Self::Sum(_) | Self::Avg(_) => ty.scale().is_some(),
+            Self::Min(_) | Self::Max(_) => !matches!(ty, ScalarType::Double | ScalarType::Null),
         };
         if fits {
             return Ok(());

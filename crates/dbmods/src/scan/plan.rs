@@ -145,6 +145,34 @@ impl Plan {
         &self.output
     }
 
+    /// What it reads of a table of `schema`, which is its own, and what it gives; one line.
+    pub fn in_words(&self, schema: &Schema) -> String {
+        let columns = self
+            .columns
+            .iter()
+            .map(|&column| &*schema.columns[column].name);
+        let columns = columns.collect::<Vec<_>>().join(", ");
+        let output = self
+            .output
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str());
+        let output = output.collect::<Vec<_>>().join(", ");
+        let (what, groups) = match self.target {
+            Target::Rows(_) => ("rows", "rows"),
+            Target::Aggregate(_) => ("an aggregate", "groups"),
+        };
+        let limit = self
+            .limit
+            .map_or_else(String::new, |limit| format!(", {limit} {groups} at most"));
+        format!(
+            "{}: reads {} of {} columns ({columns}); gives {what}: {output}{limit}",
+            schema.table,
+            self.columns.len(),
+            schema.columns.len()
+        )
+    }
+
     /// Most rows of the result, or groups of an aggregate; `None` for all.
     pub fn limit(&self) -> Option<u64> {
         self.limit

@@ -9,7 +9,8 @@ use dpb_dbmods::schema::Schema;
 use dpb_dbmods::service::client::Client;
 use dpb_dbmods::service::protocol::DataSet;
 
-use super::{Args, client_failure};
+use super::Args;
+use crate::cmd::agent::client_failure;
 use crate::exit::Failure;
 use crate::output;
 

@@ -209,7 +209,7 @@ impl<'a> ReadyScan<'a> {
         // Before the client hears of the end: its next scan has all of them again.
         drop(granted);
         exchange.end(match scanned {
-            Ok(stats) => Ok(ours(&stats, threads)),
+            Ok(stats) => Ok(ours(plan, segment.schema(), &stats, threads)),
             Err(error) => Err(scan_refusal(&error)),
         });
     }
@@ -304,35 +304,17 @@ fn duckdb_scan(
     scanned
 }
 
-fn ours(stats: &scan::ScanStats, threads: usize) -> End {
+fn ours(plan: &Plan, schema: &Schema, stats: &scan::ScanStats, threads: usize) -> End {
+    let explain = format!("{}\n{}", plan.in_words(schema), stats.in_words());
     End {
         threads: threads as u32,
         tuples_scanned: stats.tuples_scanned,
         bytes_read: stats.bytes_read,
         blocks_scanned: stats.blocks_scanned,
         blocks_skipped: stats.blocks_skipped,
-        explain: protocol::cut(&explanation(stats), protocol::EXPLAIN_BYTES_MAX).to_owned(),
+        explain: protocol::cut(&explain, protocol::EXPLAIN_BYTES_MAX).to_owned(),
         ..End::default()
     }
-}
-
-/// The statistics of the predicate's parts, one line each.
-fn explanation(stats: &scan::ScanStats) -> String {
-    let lines = stats.conjuncts.iter().map(|part| {
-        let rows = part.rows_sampled.max(1) as f64;
-        format!(
-            "{}: {:.4} of {} sampled rows pass, {:.3} ns a row",
-            part.text,
-            part.rows_passed as f64 / rows,
-            part.rows_sampled,
-            part.time_ns as f64 / rows
-        )
-    });
-    let zones = format!(
-        "zone maps decided {} of {} rows ({} row groups, {} more blocks left out)",
-        stats.tuples_skipped, stats.tuples_scanned, stats.groups_skipped, stats.blocks_skipped
-    );
-    lines.chain([zones]).collect::<Vec<_>>().join("\n")
 }
 
 fn scan_refusal(error: &ScanError) -> LinkError {
