@@ -198,9 +198,16 @@ fn every_format_has_duckdbs_rows() {
     ] {
         let mut peer = duckdb(library, 0.01, table);
         let all_texts = |from: &str| format!("SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {from}");
-        let expected = texts(&batches(&mut peer, &all_texts(&format!("({statement})")), None));
+        let expected = texts(&batches(
+            &mut peer,
+            &all_texts(&format!("({statement})")),
+            None,
+        ));
         assert!(!expected.is_empty());
-        for to in [&["--server", &agent.address, "--sf", "0.01"][..], &["--sf", "0.01"]] {
+        for to in [
+            &["--server", &agent.address, "--sf", "0.01"][..],
+            &["--sf", "0.01"],
+        ] {
             let path = |name: &str| folder.path().join(name);
             let asked = |more: &[&str]| query(&[&[statement][..], to, more].concat());
             let ran = asked(&["--format", "json"]);
@@ -213,7 +220,11 @@ fn every_format_has_duckdbs_rows() {
 
             let csv = path("rows.csv");
             let ran = asked(&["--output", csv.to_str().unwrap()]);
-            assert!(ran.status.success() && ran.stdout.is_empty(), "{}", text(&ran.stderr));
+            assert!(
+                ran.status.success() && ran.stdout.is_empty(),
+                "{}",
+                text(&ran.stderr)
+            );
             let sql = format!(
                 "SELECT * FROM read_csv('{}', header=true, all_varchar=true, allow_quoted_nulls=false)",
                 csv.display()
@@ -226,7 +237,11 @@ fn every_format_has_duckdbs_rows() {
 
             let parquet = path("rows.parquet");
             let ran = asked(&["--output", parquet.to_str().unwrap()]);
-            assert!(ran.status.success() && ran.stdout.is_empty(), "{}", text(&ran.stderr));
+            assert!(
+                ran.status.success() && ran.stdout.is_empty(),
+                "{}",
+                text(&ran.stderr)
+            );
             let sql = all_texts(&format!("read_parquet('{}')", parquet.display()));
             let found = batches(&mut reader(library, &parquet), &sql, None);
             assert_eq!(texts(&found), expected, "{statement}");
@@ -262,7 +277,7 @@ fn random_statements_have_duckdbs_rows() {
         let samples = Samples::of_segment(table.segment(), table.cache(), seed).unwrap();
         let mut generator = Generator::new(schema, &samples, seed);
         let mut peer = duckdb(library, 0.001, &schema.table);
-        for _ in 0..8 {
+        for _ in 0..16 {
             let statement = generator.statement(&[1]);
             let query_read = Query::parse(schema, &statement.text).unwrap();
             let output = scan::output_schema(schema, &query_read).unwrap();
@@ -275,7 +290,12 @@ fn random_statements_have_duckdbs_rows() {
                 "--output",
                 path.to_str().unwrap(),
             ]);
-            assert!(ran.status.success(), "{}\n{}", statement.text, text(&ran.stderr));
+            assert!(
+                ran.status.success(),
+                "{}\n{}",
+                statement.text,
+                text(&ran.stderr)
+            );
             let fields = output.fields().iter().enumerate();
             let (columns, casts): (Vec<String>, Vec<String>) = fields
                 .map(|(at, field)| {
@@ -317,7 +337,10 @@ fn a_reader_that_leaves_ends_the_scan_without_a_word() {
     for (statement, read) in [
         ("SELECT * FROM lineitem", 1000),
         // Rows so few that the next one may never come.
-        ("SELECT * FROM lineitem WHERE l_comment LIKE '%no%such%comment%'", 0),
+        (
+            "SELECT * FROM lineitem WHERE l_comment LIKE '%no%such%comment%'",
+            0,
+        ),
     ] {
         for format in ["csv", "json", "table", "arrow", "parquet"] {
             for to in [&here[..], &there] {
@@ -347,7 +370,16 @@ fn a_limit_ends_the_scan_early_and_the_plan_is_said() {
     let agent = agent();
     let statement = "SELECT l_orderkey, l_tax FROM lineitem WHERE l_quantity < 40 LIMIT 7";
     for to in [&["--server", &agent.address][..], &[]] {
-        let args = [statement, "--sf", "0.1", "--threads", "1", "--explain", "--format", "csv"];
+        let args = [
+            statement,
+            "--sf",
+            "0.1",
+            "--threads",
+            "1",
+            "--explain",
+            "--format",
+            "csv",
+        ];
         let ran = query(&[&args[..], to].concat());
         assert!(ran.status.success(), "{}", text(&ran.stderr));
         assert_eq!(text(&ran.stdout).lines().count(), 8);
@@ -358,15 +390,27 @@ fn a_limit_ends_the_scan_early_and_the_plan_is_said() {
         ] {
             assert!(said.contains(words), "{said}");
         }
-        let scanned = said.split(" rows (").next().unwrap().rsplit(' ').next().unwrap();
+        let scanned = said
+            .split(" rows (")
+            .next()
+            .unwrap()
+            .rsplit(' ')
+            .next()
+            .unwrap();
         let scanned: u64 = scanned.parse().unwrap_or_else(|_| panic!("{said}"));
         assert!((7..=65_536).contains(&scanned), "{said}");
     }
     let counted = |limit: &str| {
-        let statement = format!("SELECT l_shipmode, count(*) FROM lineitem GROUP BY l_shipmode {limit}");
-        rows(&[&statement, "--sf", "0.1", "--format", "csv"]).lines().count()
+        let statement =
+            format!("SELECT l_shipmode, count(*) FROM lineitem GROUP BY l_shipmode {limit}");
+        rows(&[&statement, "--sf", "0.1", "--format", "csv"])
+            .lines()
+            .count()
     };
-    assert_eq!((counted(""), counted("LIMIT 3"), counted("LIMIT 0")), (8, 4, 1));
+    assert_eq!(
+        (counted(""), counted("LIMIT 3"), counted("LIMIT 0")),
+        (8, 4, 1)
+    );
 }
 
 /// Rows `from..to` of a table of a user's own.
@@ -386,7 +430,11 @@ fn sales(dir: &Path, name: &str, from: i32, to: i32) -> PathBuf {
 fn parts_at_several_agents_are_one_table() {
     let folder = tempfile::tempdir().unwrap();
     // Parts of different lengths: an average of averages would be wrong.
-    let parts = [("a", 0, 70_000), ("b", 70_000, 71_000), ("c", 71_000, 150_001)];
+    let parts = [
+        ("a", 0, 70_000),
+        ("b", 70_000, 71_000),
+        ("c", 71_000, 150_001),
+    ];
     let agents = parts.map(|(name, from, to)| {
         let path = sales(folder.path(), name, from, to);
         Agent::start(&["--table", path.to_str().unwrap()])
@@ -414,13 +462,22 @@ fn parts_at_several_agents_are_one_table() {
         let statement = format!("SELECT * FROM sales LIMIT {limit}");
         sorted(&[&statement, "--server", &servers]).len() - 1
     };
-    assert_eq!((limited("0"), limited("11"), limited("140000")), (0, 11, 140_000));
+    assert_eq!(
+        (limited("0"), limited("11"), limited("140000")),
+        (0, 11, 140_000)
+    );
     // Each has all of TPC-H's tables, so their rows would come several times.
     make("0.001", "nation");
     let dir = data_dir();
     let both = [(); 2].map(|()| Agent::start(&["--data-dir", dir.to_str().unwrap()]));
     let servers = format!("{},{}", both[0].address, both[1].address);
-    let (code, said) = refused(&["SELECT * FROM nation", "--sf", "0.001", "--server", &servers]);
+    let (code, said) = refused(&[
+        "SELECT * FROM nation",
+        "--sf",
+        "0.001",
+        "--server",
+        &servers,
+    ]);
     assert_eq!(code, Some(2));
     assert!(said.contains("dpb serve --table"), "{said}");
     // An agent without the part.
@@ -439,15 +496,39 @@ fn what_cannot_be_had_is_said() {
     let both: [&[&str]; 2] = [&["--sf", "0.001"], &["--sf", "0.001", "--server", server]];
     for to in both {
         for (statement, code, words) in [
-            ("SELECT n_name FROM nations", if to.len() > 2 { 3 } else { 2 }, "no table `nations`"),
+            (
+                "SELECT n_name FROM nations",
+                if to.len() > 2 { 3 } else { 2 },
+                "no table `nations`",
+            ),
             ("SELECT n_nam FROM nation", 2, "did you mean `n_name`?"),
-            ("SELECT n_name FROM nation WHERE n_name = 7", 2, "do not compare"),
-            ("SELECT n_name FROM nation ORDER BY 1", 2, "ORDER BY cannot be pushed down"),
-            ("SELECT n_name FROM nation JOIN region ON TRUE", 2, "JOIN cannot be pushed down"),
-            ("SELECT n_name FROM (SELECT 1)", 2, "a subquery cannot be pushed down"),
+            (
+                "SELECT n_name FROM nation WHERE n_name = 7",
+                2,
+                "do not compare",
+            ),
+            (
+                "SELECT n_name FROM nation ORDER BY 1",
+                2,
+                "ORDER BY cannot be pushed down",
+            ),
+            (
+                "SELECT n_name FROM nation JOIN region ON TRUE",
+                2,
+                "JOIN cannot be pushed down",
+            ),
+            (
+                "SELECT n_name FROM (SELECT 1)",
+                2,
+                "a subquery cannot be pushed down",
+            ),
             ("DROP TABLE nation", 2, "DROP cannot be pushed down"),
             ("", 2, "expected SELECT"),
-            ("SELECT n_name, n_name FROM nation", 2, "two columns are called n_name"),
+            (
+                "SELECT n_name, n_name FROM nation",
+                2,
+                "two columns are called n_name",
+            ),
         ] {
             let (found, said) = refused(&[&[statement][..], to].concat());
             assert_eq!(found, Some(code), "{statement}: {said}");
@@ -457,14 +538,26 @@ fn what_cannot_be_had_is_said() {
     let nation = "SELECT n_name FROM nation";
     let cases: [(&[&str], i32, &str); 9] = [
         (&["--server", server], 2, "choose one with --sf or --data"),
-        (&["--server", server, "--sf", "3"], 3, "no table `nation` in tpch-sf3"),
+        (
+            &["--server", server, "--sf", "3"],
+            3,
+            "no table `nation` in tpch-sf3",
+        ),
         (&["--server", server, "--data", "given"], 3, "in given"),
-        (&["--server", server, "--data", "a/b"], 2, "a data set's name"),
+        (
+            &["--server", server, "--data", "a/b"],
+            2,
+            "a data set's name",
+        ),
         (&["--server", "127.0.0.1:1"], 3, "dpb serve"),
         (&["--sf", "-1"], 2, "scale factor"),
         (&["--format", "markdown"], 2, "arrow or parquet"),
         (&["--table", "/nowhere/at.all"], 2, "/nowhere/at.all"),
-        (&["--sf", "0.001", "--output", "/nowhere/rows.csv"], 1, "/nowhere/rows.csv"),
+        (
+            &["--sf", "0.001", "--output", "/nowhere/rows.csv"],
+            1,
+            "/nowhere/rows.csv",
+        ),
     ];
     for (more, code, words) in cases {
         let (found, said) = refused(&[&[nation][..], more].concat());
@@ -475,7 +568,15 @@ fn what_cannot_be_had_is_said() {
     assert_eq!(other.status.code(), Some(2));
     assert!(text(&other.stderr).contains("dpb query"));
     // The agent's own choice where there is one.
-    let named = rows(&[nation, "--server", server, "--data", "tpch-sf0.01", "--format", "csv"]);
+    let named = rows(&[
+        nation,
+        "--server",
+        server,
+        "--data",
+        "tpch-sf0.01",
+        "--format",
+        "csv",
+    ]);
     assert_eq!(named.lines().count(), 26);
 }
 
@@ -487,10 +588,15 @@ fn a_scan_that_fails_leaves_no_file_and_a_file_is_replaced_whole() {
     let output = ["--sf", "0.001", "--output", path.to_str().unwrap()];
     std::fs::write(&path, "old").unwrap();
     let (code, _) = refused(&[&["SELECT r_nam FROM region"][..], &output].concat());
-    assert_eq!((code, std::fs::read(&path).unwrap()), (Some(2), b"old".to_vec()));
+    assert_eq!(
+        (code, std::fs::read(&path).unwrap()),
+        (Some(2), b"old".to_vec())
+    );
     rows(&[&["SELECT r_name FROM region"][..], &output].concat());
     let mut read = Vec::new();
-    BufReader::new(File::open(&path).unwrap()).read_to_end(&mut read).unwrap();
+    BufReader::new(File::open(&path).unwrap())
+        .read_to_end(&mut read)
+        .unwrap();
     assert_eq!(arrow(&read).len(), 5);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }

@@ -2,6 +2,7 @@
 
 mod agents;
 mod cells;
+mod format;
 mod here;
 mod output;
 mod writers;
@@ -11,7 +12,8 @@ use std::path::PathBuf;
 use dpb_dbmods::query::sql::{self, SqlError};
 use dpb_dbmods::service::protocol::DataSet;
 
-use self::output::{Destination, Format, Rows};
+use self::format::{Destination, Format};
+use self::output::Rows;
 use crate::exit::Failure;
 use crate::output::note;
 use crate::{Globals, args, interrupt};

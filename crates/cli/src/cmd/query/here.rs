@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arrow_schema::SchemaRef;
+use dpb_core::{Timer, WallClock};
 use dpb_dbmods::query::Query;
 use dpb_dbmods::scan::{self, Plan, ScanError, ScanOptions};
 use dpb_dbmods::{Table, tpch};
@@ -48,11 +49,12 @@ pub(super) fn scan(
         sink_batches: 0,
         slots: None,
     };
+    let clock = WallClock::default();
     let scanned = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 stop.fetch_or(is_over(), Ordering::Relaxed);
-                std::thread::sleep(LOOK);
+                clock.sleep(LOOK);
             }
         });
         let sink = |batch| match rows.write(&batch) {

@@ -16,7 +16,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 use super::cells::{Cells, is_json_number, is_number};
-use super::output::Format;
+use super::format::Format;
 use crate::exit::Failure;
 
 /// Rows by which the widths of a table's columns are chosen: those of a first batch.

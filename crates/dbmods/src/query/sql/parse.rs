@@ -225,9 +225,10 @@ impl<'a> Parser<'a> {
     /// A term that nothing is compared with: a condition in parentheses, or a value in them.
     fn alone(&self, term: Term) -> Result<Term> {
         let token = self.tokens.peek().0;
-        let ends = matches!(token, Token::End | Token::Symbol(")"))
-            || is_word(token, "AND")
-            || is_word(token, "OR");
+        let ends = matches!(token, Token::End | Token::Symbol(")" | ";"))
+            || ["AND", "OR", "GROUP", "LIMIT"]
+                .iter()
+                .any(|word| is_word(token, word));
         match term.meaning {
             Meaning::Condition(_) => Ok(term),
             _ if ends => Ok(term),

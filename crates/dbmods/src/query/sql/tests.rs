@@ -240,7 +240,11 @@ fn refusals_point_at_the_token() {
             "takes one character",
             "'ab'",
         ),
-        ("l_comment ilike 'a'", "ILIKE cannot be pushed down", "ilike"),
+        (
+            "l_comment ilike 'a'",
+            "ILIKE cannot be pushed down",
+            "ilike",
+        ),
         ("l_comment glob 'a'", "found `glob`", "glob"),
         ("l_tax is 1", "expected NULL or NOT NULL", "1"),
         (
@@ -433,7 +437,11 @@ fn aggregates() {
         ),
         ("l_tax", None, "expected count, sum, min, max or avg"),
         ("count(l_tax + 1)", None, "the ) of count"),
-        ("count(distinct l_tax)", None, "DISTINCT cannot be pushed down"),
+        (
+            "count(distinct l_tax)",
+            None,
+            "DISTINCT cannot be pushed down",
+        ),
         ("count(different)", None, "no column `different`"),
         ("count(*) n", None, "expected a comma, AS or the end"),
         ("count(*)", Some("l_tax, l_tax, l_tax"), "at most 2"),
@@ -687,6 +695,9 @@ fn statements() {
         "SELECT l_returnflag, l_linestatus, count(*), max(l_comment) FROM lineitem WHERE l_tax = 0 \
          GROUP BY l_returnflag, l_linestatus",
         "SELECT l_tax FROM lineitem WHERE l_tax = 0 LIMIT 10",
+        "SELECT l_tax FROM lineitem WHERE NULL LIMIT 10",
+        "SELECT l_tax FROM lineitem WHERE NULL;",
+        "SELECT l_tax, count(*) FROM lineitem WHERE NULL GROUP BY l_tax",
         "SELECT l_returnflag, count(*) FROM lineitem GROUP BY l_returnflag LIMIT 0",
     ] {
         let parsed = query(text);
