@@ -1,4 +1,4 @@
-//! `cargo xtask differential`: random queries, the scan against DuckDB, row for row.
+//! `cargo xtask differential`: random statements over all tables of TPC-H, the scan against DuckDB, row for row.
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use crate::{setup, shell};
 /// How many, of what.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Random predicates; a quarter as many random aggregates come on top
+    /// Random statements
     #[arg(long, default_value = "10000")]
     count: u64,
     /// Of the generator

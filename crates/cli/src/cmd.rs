@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 pub mod ab;
+mod agent;
 pub mod clean;
 pub mod compare;
 pub mod completions;
@@ -14,6 +15,7 @@ pub mod net;
 pub mod op;
 mod peer;
 pub mod pushdown;
+pub mod query;
 pub mod rdma;
 pub mod replay;
 pub mod report;

@@ -133,6 +133,11 @@ impl Globals {
     pub fn as_perftest(&self) -> bool {
         self.format == Some(Asked::Perftest)
     }
+
+    /// Whether a format that is no text was asked for.
+    pub fn is_binary(&self) -> bool {
+        matches!(self.format, Some(Asked::Arrow | Asked::Parquet))
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -158,6 +163,8 @@ enum Verb {
     Data(cmd::data::Args),
     /// Scan a table across a link: ours, DuckDB at the storage, DuckDB here
     Pushdown(cmd::pushdown::Args),
+    /// Ask a table in SQL, at an agent or here, and print its rows
+    Query(cmd::query::Args),
     /// Measure an ordered index, range-partitioned between host and DPU, under YCSB's requests
     Index(cmd::index::Args),
     /// Serve this machine's tables, operators and tests to other machines
@@ -251,6 +258,10 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Rdma(args) => cmd::rdma::run(args, globals),
         _ if globals.as_perftest() => Err(Failure::usage(
             "--format perftest is for `dpb rdma`; others have table, json, csv and markdown",
+        )),
+        Verb::Query(args) => cmd::query::run(args, globals),
+        _ if globals.is_binary() => Err(Failure::usage(
+            "--format arrow and parquet are for `dpb query`; others have table, json, csv and markdown",
         )),
         Verb::Doctor(args) => cmd::doctor::run(args, globals),
         Verb::List(args) => cmd::list::run(args, globals),

@@ -30,6 +30,10 @@ pub enum Asked {
     Markdown,
     /// perftest's columns, of `dpb rdma`.
     Perftest,
+    /// A stream of Arrow's IPC format, of `dpb query`.
+    Arrow,
+    /// A Parquet file, of `dpb query`.
+    Parquet,
 }
 
 /// How results are written to stdout.
@@ -53,8 +57,13 @@ impl Format {
             Some(Asked::Csv) => Self::Csv,
             Some(Asked::Markdown) => Self::Markdown,
             Some(Asked::Json) => Self::Json,
-            Some(Asked::Perftest) | None if io::stdout().is_terminal() => Self::Table,
-            Some(Asked::Perftest) | None => Self::Json,
+            // Formats of one verb, which asks for them itself.
+            Some(Asked::Perftest | Asked::Arrow | Asked::Parquet) | None => {
+                match io::stdout().is_terminal() {
+                    true => Self::Table,
+                    false => Self::Json,
+                }
+            }
         }
     }
 }

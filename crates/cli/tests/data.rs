@@ -402,7 +402,7 @@ fn a_part_is_not_made_for_a_process_that_is_gone() {
     let made_for = |parent: u32| {
         let parent = parent.to_string();
         let part = ["--part", "segment", "--sf", "0.01", "--parent", &parent];
-        run(dir.path(), &part)
+        run(dir.path(), &[&part[..], &["--tables", "orders"]].concat())
     };
     let mut gone = Command::new("true").spawn().unwrap();
     gone.wait().unwrap();

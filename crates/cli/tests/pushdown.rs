@@ -114,6 +114,46 @@ fn every_scheme_agrees_and_leaves_records() {
 }
 
 #[test]
+fn every_table_of_tpch_can_be_pushed_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    for table in dpb_dbmods::tpch::TABLES {
+        let ran = sweep(&["--table", table, "--selectivity", "0.4", "--data-dir", dir]);
+        assert!(ran.status.success(), "{table}: {}", text(&ran.stderr));
+        let records = records(&ran);
+        assert_eq!(records.len(), 4, "{table}");
+        for record in &records {
+            assert!(done_or_unsupported(&record.outcome), "{:?}", record.outcome);
+            assert_eq!(record.parameters["table"], Value::Text(table.into()));
+        }
+        // Most rows of some, so the condition was one of that table.
+        let ours = records.last().unwrap();
+        let (rows, tuples) = (ours.counts["rows"], ours.counts["tuples"]);
+        assert!(0 < rows && rows < tuples, "{table}: {rows} of {tuples}");
+    }
+    let refused = sweep(&["--table", "orders", "--query", "q6", "--data-dir", dir]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("q6 asks about lineitem"));
+    let refused = sweep(&["--table", "customers", "--data-dir", dir]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("customer"));
+    // A box gives the parameter, too.
+    let path = folder.path().join("box.json");
+    let tasks = r#"{ "tasks": [{ "task": "pushdown", "parameters": { "table": ["nation", "region"], "sf": 0.01, "threads": 1,
+        "selectivity": 0.4, "schemes": "dpb" } }], "repeats": 1 }"#;
+    fs::write(&path, tasks).unwrap();
+    let ran = dpb(&["run", path.to_str().unwrap(), "--data-dir", dir])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let kept = support::boxes::records(&folder.path().join("box-results"));
+    let tables: Vec<&Value> = kept.iter().map(|one| &one.parameters["table"]).collect();
+    let both = ["nation", "region"].map(|table| Value::Text(table.into()));
+    assert_eq!(tables, both.each_ref());
+}
+
+#[test]
 fn conditions_columns_and_aggregates_agree() {
     let cases: &[&[&str]] = &[
         &["--query", "q6", "--aggregate", "q6"],

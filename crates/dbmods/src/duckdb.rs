@@ -17,7 +17,7 @@ use arrow_schema::SchemaRef;
 
 mod convert;
 mod find;
-mod lineitem;
+mod generated;
 mod raw;
 mod source;
 mod sys;

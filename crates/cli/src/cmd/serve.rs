@@ -22,7 +22,7 @@ use dpb_dbmods::schema::{Column, ColumnType, Schema};
 use dpb_dbmods::service::agent::{AgentOptions, BindError, Pushdown};
 use dpb_dbmods::service::protocol::AgentInfo;
 use dpb_dbmods::table::{Segment, Values, open_regular};
-use dpb_dbmods::tpch;
+use dpb_dbmods::{Table, tpch};
 use dpb_link::echo::Echo;
 use dpb_link::{Access, Agent, ServerCredentials, Service, TOKEN_BYTES, Token, TokenLength};
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,8 @@ use crate::{Globals, args, interrupt, operators_service};
                   refused: files, devices and other machines as parameters, plug-ins that --plugins does not name, estimates \
                   beyond --tasks-memory, --tasks-disk and --tasks-time. A test ends when its client leaves.\n\
                   Examples:\n  dpb serve init ~/dpb-credentials\n  \
-                  dpb serve --listen 10.0.0.2:7400 --credentials ~/dpb-credentials --tasks\n\
+                  dpb serve --listen 10.0.0.2:7400 --credentials ~/dpb-credentials --tasks\n  \
+                  dpb serve --table sales.dpbseg\n\
                   and on the other machine, with the file client.credentials of that folder:\n  \
                   dpb pushdown --server 10.0.0.2:7400 --credentials client.credentials\n  \
                   dpb run quick --on dpu=10.0.0.2:7400 --credentials client.credentials",
@@ -61,6 +62,9 @@ pub struct Args {
     /// Where data is kept [default: $DPB_DATA_DIR, $XDG_DATA_HOME/dpb, ~/.local/share/dpb; without HOME ./dpb-data]
     #[arg(long)]
     data_dir: Option<PathBuf>,
+    /// A segment file to serve beside the data that dpb made: a table of its owner's, in the data set `given`. The flag may be repeated
+    #[arg(long = "table", value_name = "FILE")]
+    tables: Vec<PathBuf>,
     /// Memory for verified chunks
     #[arg(long, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
@@ -180,7 +184,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let options = AgentOptions {
         listen: resolve(&args.listen)?,
         data_dir,
-        tables: Vec::new(),
+        tables: args
+            .tables
+            .iter()
+            .map(|path| given(path))
+            .collect::<Result<_, _>>()?,
         cache_bytes: args.cache,
         access,
         threads_max: args.threads.map_or_else(threads_max, |threads| {
@@ -222,6 +230,14 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     announce(&ready, globals.format())?;
     agent.run(&|| interrupt::is_set() || STDIN_CLOSED.load(Ordering::Relaxed));
     Ok(())
+}
+
+/// A table of its owner's.
+///
+/// # Errors
+/// A file that is no whole segment.
+pub fn given(path: &Path) -> Result<Table, Failure> {
+    Table::open(path).map_err(|error| Failure::usage(format!("--table: {error}")))
 }
 
 /// How an agent that cannot start ends the process.
@@ -295,6 +311,7 @@ fn open_backend(globals: &Globals, name: &str) -> Result<Arc<dyn Backend>, Failu
         table: "trial".to_owned(),
         predicate: Predicate::Constant(Some(true)),
         output: Output::Rows(vec![0]),
+        limit: None,
     };
     let scan = Scan::new(Arc::new(row.map_err(|error| broke(&error))?), all);
     let scan = scan.map_err(|error| broke(&error))?;

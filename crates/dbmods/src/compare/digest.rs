@@ -115,8 +115,34 @@ pub fn first_difference(
     right_name: &str,
     right: &[RecordBatch],
 ) -> Result<Option<String>, UnknownType> {
+    first_where([left_name, right_name], [left, right], |times| {
+        times[0] != times[1]
+    })
+}
+
+/// Names the first row that `left` has more often than `right`; `None` if every row of `left` is one of `right`'s.
+///
+/// # Errors
+/// As [`Digest::update`].
+pub fn first_surplus(
+    left_name: &str,
+    left: &[RecordBatch],
+    right_name: &str,
+    right: &[RecordBatch],
+) -> Result<Option<String>, UnknownType> {
+    first_where([left_name, right_name], [left, right], |times| {
+        times[0] > times[1]
+    })
+}
+
+/// Names the first row of which `is_wrong` says so, given how often each side has it.
+fn first_where(
+    [left_name, right_name]: [&str; 2],
+    sides: [&[RecordBatch]; 2],
+    is_wrong: fn([u64; 2]) -> bool,
+) -> Result<Option<String>, UnknownType> {
     let mut seen: HashMap<u128, Seen> = HashMap::new();
-    for (side, batches) in [left, right].into_iter().enumerate() {
+    for (side, batches) in sides.into_iter().enumerate() {
         for (batch, hashes) in batches.iter().zip(hash_all(batches)?) {
             for (row, hash) in hashes.into_iter().enumerate() {
                 let entry = seen.entry(hash).or_insert(Seen {
@@ -130,7 +156,7 @@ pub fn first_difference(
     }
     let first = seen
         .values()
-        .filter(|seen| seen.times[0] != seen.times[1])
+        .filter(|seen| is_wrong(seen.times))
         .min_by(|a, b| compare_rows(a, b));
     Ok(first.map(|seen| {
         format!(

@@ -1,4 +1,4 @@
-//! Random predicates and aggregates over a table: every type and operator that the IR has, constants drawn from the table's
+//! Random predicates, aggregates and statements over a table: every type and operator that the IR has, constants drawn from the table's
 //! own values so that selectivities vary, the same sequence for the same seed on every machine.
 //!
 //! What DuckDB itself refuses or fails on is left out, and nothing else: DuckDB gives intermediate results a type, and fails
@@ -6,11 +6,13 @@
 //! in, and is kept only if the interval fits the type.
 
 mod samples;
+mod statements;
 mod texts;
 mod types;
 
 use dpb_core::random::SplitMix64;
 
+pub use self::statements::Statement;
 use self::types::{
     Expression, Type, combine, comparable, is_exact, is_literal, number_type, scale_of,
 };

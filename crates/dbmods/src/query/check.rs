@@ -15,6 +15,8 @@ pub const NODES_MAX: usize = 100_000;
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Most columns that come back, most aggregate functions.
 pub const OUTPUTS_MAX: usize = 1024;
+/// Most rows that a LIMIT may name: SQL's BIGINT.
+pub const LIMIT_MAX: u64 = i64::MAX as u64;
 /// Most columns that an aggregate groups by.
 pub const GROUP_BY_MAX: usize = 2;
 /// Most digits of an exact number, and most of them after the point.
@@ -200,6 +202,17 @@ impl Aggregate {
 }
 
 impl AggregateFunction {
+    /// The name as SQL has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Sum(_) => "sum",
+            Self::Min(_) => "min",
+            Self::Max(_) => "max",
+            Self::Avg(_) => "avg",
+        }
+    }
+
     /// The expression that it is computed of; nothing for `count(*)`.
     pub fn argument(&self) -> Option<&Scalar> {
         match self {
@@ -214,12 +227,11 @@ impl AggregateFunction {
     /// `sum` and `avg` take exact numbers only: a sum of DOUBLEs depends on the order of the rows. `min` and `max` take
     /// anything but DOUBLE and NULL.
     pub fn accepts(&self, ty: ScalarType) -> Result<(), QueryError> {
-        let (name, fits) = match self {
+        let name = self.name();
+        let fits = match self {
             Self::Count => return Ok(()),
-            Self::Sum(_) => ("sum", ty.scale().is_some()),
-            Self::Avg(_) => ("avg", ty.scale().is_some()),
-            Self::Min(_) => ("min", !matches!(ty, ScalarType::Double | ScalarType::Null)),
-            Self::Max(_) => ("max", !matches!(ty, ScalarType::Double | ScalarType::Null)),
+            Self::Sum(_) | Self::Avg(_) => ty.scale().is_some(),
+            Self::Min(_) | Self::Max(_) => !matches!(ty, ScalarType::Double | ScalarType::Null),
         };
         if fits {
             return Ok(());
@@ -265,6 +277,13 @@ impl Query {
                 (columns.iter()).try_for_each(|&column| column_type(schema, column).map(drop))?;
             }
             Output::Aggregate(aggregate) => checker.aggregate(aggregate)?,
+        }
+        if let Some(limit) = self.limit
+            && limit > LIMIT_MAX
+        {
+            return Err(QueryError(format!(
+                "a LIMIT of {limit}; at most {LIMIT_MAX} are possible"
+            )));
         }
         Ok(checker.nodes)
     }

@@ -10,7 +10,7 @@
 //!   `+ - * /`, unary `+ -`; DATE ± integer days; a constant DATE ± `INTERVAL '3' month` (or `INTERVAL 3 month`; day, week,
 //!   month, year), and a date column ± an interval of days or weeks.
 //! - Statements: `SELECT * FROM table`, or a list of columns, or aggregates behind the columns that they are grouped by; then
-//!   `WHERE condition`, then `GROUP BY columns`.
+//!   `WHERE condition`, then `GROUP BY columns`, then `LIMIT number`.
 //! - Aggregates: `count(*)`, `count(column)`, `sum min max avg` of an expression, each with an optional `AS name`.
 //!
 //! Precedence, types and constant folding are DuckDB's. Differences on the side of refusing: text is never turned into a
@@ -18,7 +18,8 @@
 //! dates, where DuckDB asks for a cast.
 //!
 //! # Errors
-//! What is not understood is an error that points at the token, lists the table's columns, and suggests the nearest name. The
+//! What is not understood is an error that points at the token, lists the table's columns, and suggests the nearest name. Parts of SQL
+//! that a scan of one table has not (JOIN, ORDER BY, subqueries and others) are named. The
 //! parser allocates in proportion to the text, and its depth is bounded: any text whatever gives an answer or an error.
 
 mod parse;
@@ -47,7 +48,7 @@ pub struct SqlError {
     pub line: String,
     /// The characters of `line` that are meant.
     pub at: Range<usize>,
-    /// The table's columns and their types, as a line.
+    /// The table's columns and their types, as a line; empty where no table is known.
     pub columns: String,
 }
 
@@ -58,8 +59,11 @@ impl fmt::Display for SqlError {
         writeln!(f, "{}", self.message)?;
         writeln!(f, "  {}", self.line)?;
         let carets = "^".repeat(self.at.len().max(1));
-        writeln!(f, "  {}{carets}", " ".repeat(self.at.start))?;
-        f.write_str(&self.columns)
+        write!(f, "  {}{carets}", " ".repeat(self.at.start))?;
+        match self.columns.as_str() {
+            "" => Ok(()),
+            columns => write!(f, "\n{columns}"),
+        }
     }
 }
 
@@ -104,6 +108,14 @@ impl Query {
     }
 }
 
+/// The name of the table that a statement is about, as it is written. The rest of the statement is not read.
+///
+/// # Errors
+/// If it has none: points at what stands in its place.
+pub fn table_name(statement: &str) -> Result<String, SqlError> {
+    parse::table_name(statement)
+}
+
 /// Reads a condition over the table's columns.
 ///
 /// # Errors
@@ -144,6 +156,9 @@ pub fn type_name(ty: ColumnType) -> String {
 }
 
 fn columns_line(schema: &Schema) -> String {
+    if schema.columns.is_empty() {
+        return String::new();
+    }
     let columns: Vec<String> = (schema.columns.iter())
         .map(|column| format!("{} {}", column.name, type_name(column.ty)))
         .collect();

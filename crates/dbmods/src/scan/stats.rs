@@ -39,6 +39,25 @@ pub struct ConjunctStats {
 }
 
 impl ScanStats {
+    /// What came of the predicate's parts, one line each, and of the zone maps.
+    pub fn in_words(&self) -> String {
+        let lines = self.conjuncts.iter().map(|part| {
+            let rows = part.rows_sampled.max(1) as f64;
+            format!(
+                "{}: {:.4} of {} sampled rows pass, {:.3} ns a row",
+                part.text,
+                part.rows_passed as f64 / rows,
+                part.rows_sampled,
+                part.time_ns as f64 / rows
+            )
+        });
+        let zones = format!(
+            "zone maps decided {} of {} rows ({} row groups, {} more blocks left out)",
+            self.tuples_skipped, self.tuples_scanned, self.groups_skipped, self.blocks_skipped
+        );
+        lines.chain([zones]).collect::<Vec<_>>().join("\n")
+    }
+
     /// All numbers, in the order in which they are written.
     pub(super) fn numbers_mut(&mut self) -> impl Iterator<Item = &mut u64> {
         let conjuncts = self.conjuncts.iter_mut().flat_map(|one| {

@@ -149,6 +149,20 @@ fn the_first_difference_is_the_smallest_row() {
             .as_deref(),
         Some("DuckDB has 2, the scan has 1 of the row (a=NULL, b=2, c=\"b\", d=\"x\", e=7)")
     );
+    // What one side has more often is no surplus of the other.
+    let surplus = |left: &[RecordBatch], right: &[RecordBatch]| {
+        first_surplus("part", left, "whole", right).unwrap()
+    };
+    assert_eq!(surplus(&left[1..], &left), None);
+    assert_eq!(
+        surplus(&right, &left).as_deref(),
+        Some("part has 1, whole has 0 of the row (a=NULL, b=9, c=\"z\", d=\"x\", e=7)")
+    );
+    assert!(
+        surplus(&left[1..], &right)
+            .unwrap()
+            .starts_with("part has 2, whole has 1")
+    );
     let odd = RecordBatch::new_empty(Arc::new(Schema::new(vec![Field::new(
         "k",
         DataType::Int8,

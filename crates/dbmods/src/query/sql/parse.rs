@@ -1,6 +1,7 @@
 //! The parser: precedence climbing over tokens; each term is bound, typed and folded as it is read, so that every error has
 //! its token.
 
+mod beyond;
 mod constants;
 mod lists;
 mod select;
@@ -8,7 +9,7 @@ mod select;
 use std::ops::Range;
 
 use self::constants::number;
-pub(super) use self::select::query;
+pub(super) use self::select::{query, table_name};
 use super::SqlError;
 use super::token::{Token, Tokens, is_symbol, is_word};
 use crate::query::{
@@ -224,9 +225,10 @@ impl<'a> Parser<'a> {
     /// A term that nothing is compared with: a condition in parentheses, or a value in them.
     fn alone(&self, term: Term) -> Result<Term> {
         let token = self.tokens.peek().0;
-        let ends = matches!(token, Token::End | Token::Symbol(")"))
-            || is_word(token, "AND")
-            || is_word(token, "OR");
+        let ends = matches!(token, Token::End | Token::Symbol(")" | ";"))
+            || ["AND", "OR", "GROUP", "LIMIT"]
+                .iter()
+                .any(|word| is_word(token, word));
         match term.meaning {
             Meaning::Condition(_) => Ok(term),
             _ if ends => Ok(term),
@@ -743,6 +745,9 @@ impl<'a> Parser<'a> {
     }
 
     fn expected(&self, what: &str) -> SqlError {
+        if let Some(beyond) = self.beyond() {
+            return beyond;
+        }
         let (token, at) = self.tokens.peek();
         let message = match token {
             Token::End => format!("expected {what}, found the end"),

@@ -240,7 +240,12 @@ fn refusals_point_at_the_token() {
             "takes one character",
             "'ab'",
         ),
-        ("l_comment ilike 'a'", "found `ilike`", "ilike"),
+        (
+            "l_comment ilike 'a'",
+            "ILIKE cannot be pushed down",
+            "ilike",
+        ),
+        ("l_comment glob 'a'", "found `glob`", "glob"),
         ("l_tax is 1", "expected NULL or NOT NULL", "1"),
         (
             "(l_tax = 1) is null",
@@ -412,6 +417,7 @@ fn aggregates() {
         table: "lineitem".into(),
         predicate: Predicate::Constant(Some(true)),
         output: Output::Aggregate(aggregate),
+        limit: None,
     };
     assert_eq!(query.check(&schema), Ok(()));
     assert_eq!(
@@ -431,7 +437,12 @@ fn aggregates() {
         ),
         ("l_tax", None, "expected count, sum, min, max or avg"),
         ("count(l_tax + 1)", None, "the ) of count"),
-        ("count(distinct l_tax)", None, "no column `distinct`"),
+        (
+            "count(distinct l_tax)",
+            None,
+            "DISTINCT cannot be pushed down",
+        ),
+        ("count(different)", None, "no column `different`"),
         ("count(*) n", None, "expected a comma, AS or the end"),
         ("count(*)", Some("l_tax, l_tax, l_tax"), "at most 2"),
         ("count(*)", Some("l_taxs"), "did you mean `l_tax`?"),
@@ -453,6 +464,7 @@ fn result_types_are_cast() {
                 table: "lineitem".into(),
                 predicate,
                 output,
+                limit: None,
             },
             &schema,
             "t",
@@ -665,6 +677,7 @@ fn what_does_not_fit_a_schema_is_written_all_the_same() {
             group_by: vec![7],
             functions: functions.into(),
         }),
+        limit: None,
     };
     for schema in [none, lineitem()] {
         assert!(query.check(&schema).is_err());
@@ -681,6 +694,11 @@ fn statements() {
         "SELECT count(*) FROM lineitem",
         "SELECT l_returnflag, l_linestatus, count(*), max(l_comment) FROM lineitem WHERE l_tax = 0 \
          GROUP BY l_returnflag, l_linestatus",
+        "SELECT l_tax FROM lineitem WHERE l_tax = 0 LIMIT 10",
+        "SELECT l_tax FROM lineitem WHERE NULL LIMIT 10",
+        "SELECT l_tax FROM lineitem WHERE NULL;",
+        "SELECT l_tax, count(*) FROM lineitem WHERE NULL GROUP BY l_tax",
+        "SELECT l_returnflag, count(*) FROM lineitem GROUP BY l_returnflag LIMIT 0",
     ] {
         let parsed = query(text);
         let written = query_to_sql(&parsed, &schema, "lineitem");
@@ -698,13 +716,179 @@ fn statements() {
     assert_eq!(q6.output, Output::Aggregate(aggregate.unwrap()));
 }
 
+/// Everything that SQL has and a scan of one table has not is named, under the word that begins it.
+#[test]
+fn parts_that_cannot_be_pushed_are_named() {
+    for (text, part, at) in [
+        (
+            "WITH x AS (SELECT 1) SELECT l_tax FROM lineitem",
+            "WITH",
+            "WITH",
+        ),
+        ("DELETE FROM lineitem", "DELETE", "DELETE"),
+        (
+            "SELECT DISTINCT l_tax FROM lineitem",
+            "DISTINCT",
+            "DISTINCT",
+        ),
+        (
+            "SELECT l_tax FROM lineitem JOIN orders ON l_orderkey = o_orderkey",
+            "JOIN",
+            "JOIN",
+        ),
+        (
+            "SELECT l_tax FROM lineitem LEFT JOIN orders ON TRUE",
+            "JOIN",
+            "LEFT",
+        ),
+        ("SELECT l_tax FROM lineitem, orders", "a second table", ","),
+        (
+            "SELECT l_tax FROM (SELECT l_tax FROM lineitem)",
+            "a subquery",
+            "(",
+        ),
+        (
+            "SELECT l_tax FROM lineitem WHERE l_tax IN (SELECT 1)",
+            "a subquery",
+            "SELECT",
+        ),
+        (
+            "SELECT l_tax FROM lineitem WHERE l_tax = (SELECT 1)",
+            "a subquery",
+            "SELECT",
+        ),
+        (
+            "SELECT l_tax FROM lineitem WHERE EXISTS (SELECT 1)",
+            "a subquery",
+            "EXISTS",
+        ),
+        (
+            "SELECT l_tax FROM lineitem WHERE l_tax = 0 ORDER BY 1",
+            "ORDER BY",
+            "ORDER",
+        ),
+        ("SELECT l_tax FROM lineitem ORDER BY 1", "ORDER BY", "ORDER"),
+        (
+            "SELECT l_tax FROM lineitem LIMIT 5 OFFSET 5",
+            "OFFSET",
+            "OFFSET",
+        ),
+        (
+            "SELECT l_tax FROM lineitem UNION SELECT l_tax FROM lineitem",
+            "UNION",
+            "UNION",
+        ),
+        (
+            "SELECT l_returnflag, count(*) FROM lineitem GROUP BY l_returnflag HAVING count(*) > 1",
+            "HAVING",
+            "HAVING",
+        ),
+        (
+            "SELECT count(DISTINCT l_tax) FROM lineitem",
+            "DISTINCT",
+            "DISTINCT",
+        ),
+        (
+            "SELECT count(*) OVER () FROM lineitem",
+            "a window function",
+            "OVER",
+        ),
+        (
+            "SELECT count(*) FILTER (WHERE l_tax = 0) FROM lineitem",
+            "FILTER",
+            "FILTER",
+        ),
+        (
+            "SELECT CASE WHEN l_tax = 0 THEN 1 END FROM lineitem",
+            "CASE",
+            "CASE",
+        ),
+        (
+            "SELECT l_tax + 1 FROM lineitem",
+            "an expression behind SELECT",
+            "+",
+        ),
+        (
+            "SELECT l_tax FROM lineitem WHERE l_comment ILIKE 'a%'",
+            "ILIKE",
+            "ILIKE",
+        ),
+    ] {
+        // Whoever knows no table yet is told of some of it.
+        let error = table_name(text).and_then(|_| Query::parse(&lineitem(), text));
+        let error = error.expect_err(text);
+        let marked: String = (error.line.chars().skip(error.at.start))
+            .take(error.at.len())
+            .collect();
+        let told = format!("{part} cannot be pushed down");
+        assert!(error.message.contains(&told), "{text}: {error}");
+        assert_eq!(marked, at, "{text}: {error}");
+    }
+    // A column may have the name of a word, and a table too if it is quoted.
+    let schema = Schema {
+        table: "order".to_owned(),
+        columns: vec![crate::schema::Column {
+            name: "case".to_owned(),
+            ty: ColumnType::Integer,
+        }],
+    };
+    let text = "SELECT case, \"case\" FROM \"order\" WHERE case = 1";
+    assert_eq!(table_name(text).unwrap(), "order");
+    let query = Query::parse(&schema, text).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(query.output, Output::Rows(vec![0, 0]));
+}
+
+#[test]
+fn the_table_of_a_statement_is_found_before_it_is_known() {
+    for (text, table) in [
+        ("SELECT * FROM orders", "orders"),
+        ("select sum(a + (b)) as \"from\" from T where x", "T"),
+        ("SELECT count(*)FROM\n\"a b\";", "a b"),
+    ] {
+        assert_eq!(table_name(text).unwrap(), table, "{text}");
+    }
+    for (text, message) in [
+        ("", "expected SELECT"),
+        ("SELECT 1", "expected FROM and a table's name"),
+        ("SELECT (a FROM b", "expected FROM and a table's name"),
+        ("SELECT a FROM", "expected the table's name, found the end"),
+        ("SELECT a FROM 'b'", "expected the table's name"),
+    ] {
+        let error = table_name(text).expect_err(text);
+        assert!(error.message.contains(message), "{text}: {error}");
+        assert_eq!(error.to_string().lines().count(), 3, "{error}");
+    }
+}
+
 #[test]
 fn statements_that_are_refused_say_where() {
     for (text, message, at) in [
-        ("DELETE FROM lineitem", "expected SELECT", "DELETE"),
+        ("l_tax FROM lineitem", "expected SELECT", "l_tax"),
         ("SELECT l_tax FROM orders", "no table `orders`", "orders"),
         ("SELECT l_tax WHERE l_tax = 0", "a comma or FROM", "WHERE"),
-        ("SELECT l_tax FROM lineitem ORDER BY 1", "the end", "ORDER"),
+        ("SELECT l_tax FROM lineitem LIMIT 1 2", "the end", "2"),
+        ("SELECT l_tax FROM lineitem LIMIT", "a number of rows", ""),
+        (
+            "SELECT l_tax FROM lineitem LIMIT -1",
+            "a number of rows",
+            "-",
+        ),
+        (
+            "SELECT l_tax FROM lineitem LIMIT 1.5",
+            "a whole number",
+            "1.5",
+        ),
+        (
+            "SELECT l_tax FROM lineitem LIMIT 9223372036854775808",
+            "a whole number up to",
+            "9223372036854775808",
+        ),
+        ("SELECT l_tax FROM lineitem l", "no other name", "l"),
+        (
+            "SELECT l_tax AS tax FROM lineitem",
+            "AS is for aggregates",
+            "AS",
+        ),
         (
             "SELECT count(*) FROM lineitem GROUP BY l_tax",
             "SELECT lists the columns",

@@ -121,7 +121,7 @@ impl<'a> ReadyScan<'a> {
         request: ScanRequest,
     ) -> Result<Self, LinkError> {
         let query = Arc::new(request.query);
-        let segment = shared.catalog.segment(request.data, &query.table)?;
+        let segment = shared.catalog.segment(&request.data, &query.table)?;
         check_schema(segment.schema(), request.schema)?;
         let usage = |e: &dyn std::fmt::Display| refuse(Refusal::Usage, e.to_string());
         let is_ours = matches!(
@@ -209,7 +209,7 @@ impl<'a> ReadyScan<'a> {
         // Before the client hears of the end: its next scan has all of them again.
         drop(granted);
         exchange.end(match scanned {
-            Ok(stats) => Ok(ours(&stats, threads)),
+            Ok(stats) => Ok(ours(plan, segment.schema(), &stats, threads)),
             Err(error) => Err(scan_refusal(&error)),
         });
     }
@@ -228,11 +228,12 @@ impl<'a> ReadyScan<'a> {
             sql: sql::query_to_sql(&self.query, self.segment.schema(), &self.query.table),
             output,
             table_rows: self.segment.rows(),
-            rows_expected: self.rows_expected,
+            // A text with a LIMIT of its own takes no second one.
+            rows_expected: self.rows_expected.filter(|_| self.query.limit.is_none()),
             batch_rows: duckdb_pool::batch_rows(output, memory_bytes, KEPT_BATCHES),
         };
         let sink = |batch| exchange.outbox.put(Outgoing::Batch(batch));
-        let of = (self.data, &*self.query.table);
+        let of = (&self.data, &*self.query.table);
         let halt = &exchange.halt;
         let scanned = duckdb_scan(shared, of, self.threads, scan, halt, &sink, &rows_ended);
         if let Err(error) = scanned {
@@ -287,7 +288,7 @@ impl<T> Drop for Finish<'_, T> {
 /// Runs DuckDB's scan, and says when its rows have ended, which is before DuckDB has tidied up.
 fn duckdb_scan(
     shared: &Shared,
-    (data, table): (DataSet, &str),
+    (data, table): (&DataSet, &str),
     threads: usize,
     scan: duckdb_pool::Scan<'_>,
     halt: &Halt,
@@ -303,35 +304,17 @@ fn duckdb_scan(
     scanned
 }
 
-fn ours(stats: &scan::ScanStats, threads: usize) -> End {
+fn ours(plan: &Plan, schema: &Schema, stats: &scan::ScanStats, threads: usize) -> End {
+    let explain = format!("{}\n{}", plan.in_words(schema), stats.in_words());
     End {
         threads: threads as u32,
         tuples_scanned: stats.tuples_scanned,
         bytes_read: stats.bytes_read,
         blocks_scanned: stats.blocks_scanned,
         blocks_skipped: stats.blocks_skipped,
-        explain: protocol::cut(&explanation(stats), protocol::EXPLAIN_BYTES_MAX).to_owned(),
+        explain: protocol::cut(&explain, protocol::EXPLAIN_BYTES_MAX).to_owned(),
         ..End::default()
     }
-}
-
-/// The statistics of the predicate's parts, one line each.
-fn explanation(stats: &scan::ScanStats) -> String {
-    let lines = stats.conjuncts.iter().map(|part| {
-        let rows = part.rows_sampled.max(1) as f64;
-        format!(
-            "{}: {:.4} of {} sampled rows pass, {:.3} ns a row",
-            part.text,
-            part.rows_passed as f64 / rows,
-            part.rows_sampled,
-            part.time_ns as f64 / rows
-        )
-    });
-    let zones = format!(
-        "zone maps decided {} of {} rows ({} row groups, {} more blocks left out)",
-        stats.tuples_skipped, stats.tuples_scanned, stats.groups_skipped, stats.blocks_skipped
-    );
-    lines.chain([zones]).collect::<Vec<_>>().join("\n")
 }
 
 fn scan_refusal(error: &ScanError) -> LinkError {

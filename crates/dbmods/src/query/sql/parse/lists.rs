@@ -21,6 +21,11 @@ impl Parser<'_> {
             return Err(self.expected("a column"));
         };
         let mut name = value.clone();
+        if self.schema.position(&name).is_none()
+            && let Some(beyond) = self.beyond()
+        {
+            return Err(beyond);
+        }
         self.tokens.advance();
         if is_symbol(self.tokens.peek().0, ".") && name.eq_ignore_ascii_case(&self.schema.table) {
             self.tokens.advance();

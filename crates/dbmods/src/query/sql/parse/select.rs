@@ -2,7 +2,7 @@
 
 use super::super::token::{Token, is_symbol};
 use super::{Parser, Result};
-use crate::query::{Aggregate, AggregateCall, GROUP_BY_MAX, Output, Predicate, Query};
+use crate::query::{Aggregate, AggregateCall, GROUP_BY_MAX, LIMIT_MAX, Output, Predicate, Query};
 use crate::schema::Schema;
 
 /// Reads a statement over the table of `schema`.
@@ -10,6 +10,9 @@ pub(in crate::query::sql) fn query(schema: &Schema, text: &str) -> Result<Query>
     let mut parser = Parser::new(schema, text)?;
     let list = parser.select_list()?;
     parser.table_name()?;
+    if let Some(error) = parser.behind_table() {
+        return Err(error);
+    }
     let predicate = match parser.tokens.take_word("WHERE") {
         true => {
             let term = parser.condition()?;
@@ -18,17 +21,51 @@ pub(in crate::query::sql) fn query(schema: &Schema, text: &str) -> Result<Query>
         false => Predicate::Constant(Some(true)),
     };
     let output = parser.output_of(list)?;
+    let limit = parser.limit()?;
     parser.tokens.take(";");
     parser.end("the end")?;
     let query = Query {
         table: schema.table.clone(),
         predicate,
         output,
+        limit,
     };
     query
         .check(schema)
         .map_err(|error| parser.error(0..text.len(), error.0))?;
     Ok(query)
+}
+
+/// The name of the table that a statement is about, as it is written.
+pub(in crate::query::sql) fn table_name(text: &str) -> Result<String> {
+    // No table is known yet, and no column.
+    let schema = Schema {
+        table: String::new(),
+        columns: Vec::new(),
+    };
+    let mut parser = Parser::new(&schema, text)?;
+    if !parser.tokens.take_word("SELECT") {
+        return Err(parser.expected("SELECT"));
+    }
+    let mut depth = 0usize;
+    while depth > 0 || !parser.tokens.at_word("FROM") {
+        match parser.tokens.peek().0 {
+            Token::End => return Err(parser.expected("FROM and a table's name")),
+            Token::Symbol("(") => depth += 1,
+            Token::Symbol(")") => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        parser.tokens.advance();
+    }
+    parser.tokens.advance();
+    match parser.tokens.peek().0 {
+        Token::Word { value, .. } => match parser.beyond() {
+            Some(error) => Err(error),
+            None => Ok(value.clone()),
+        },
+        Token::Symbol("(") => Err(parser.cannot_be_pushed("a subquery")),
+        _ => Err(parser.expected("the table's name")),
+    }
 }
 
 /// A list behind SELECT: columns, then aggregate functions.
@@ -57,6 +94,9 @@ impl Parser<'_> {
                 list.functions.push(self.aggregate_call()?);
             } else {
                 list.columns.push(self.column()?);
+                if let Some(error) = self.behind_column() {
+                    return Err(error);
+                }
             }
             if !self.tokens.take(",") {
                 return Ok(list);
@@ -80,6 +120,24 @@ impl Parser<'_> {
             }
             _ => Err(self.expected("the table's name")),
         }
+    }
+
+    /// The number behind LIMIT, if there is one.
+    fn limit(&mut self) -> Result<Option<u64>> {
+        if !self.tokens.take_word("LIMIT") {
+            return Ok(None);
+        }
+        let (token, at) = self.tokens.peek();
+        let Token::Number(digits) = token else {
+            return Err(self.expected("a number of rows"));
+        };
+        let limit = digits.parse().ok().filter(|&limit| limit <= LIMIT_MAX);
+        let Some(limit) = limit else {
+            let message = format!("LIMIT takes a whole number up to {LIMIT_MAX}");
+            return Err(self.error(at, message));
+        };
+        self.tokens.advance();
+        Ok(Some(limit))
     }
 
     /// The output that the list asks for, with the GROUP BY that may follow.
