@@ -3,16 +3,18 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Decimal128Array, Int32Array, RecordBatch, StringArray};
 use dpb_dbmods::scan::operator::Merged;
-use dpb_dbmods::service::client::ClientError;
+use dpb_dbmods::service::client::{ClientError, scan_parts};
 use dpb_dbmods::service::protocol::{FileFormat, Refusal};
-use dpb_dbmods::{Agent, AgentOptions, Client, DataSet, Query, ScanRequest, Table};
+use dpb_dbmods::{
+    Agent, AgentOptions, Client, DataSet, Query, ScanRequest, Table, TableInfo, tpch,
+};
 
 const GROUPS: &str =
     "SELECT kind, count(*), sum(price), avg(price), min(name), max(price) FROM sales GROUP BY kind";
@@ -240,6 +242,98 @@ fn partial_aggregates_of_two_agents_are_the_aggregate_of_the_whole_table() {
         4,
         "squares leave four remainders by seven"
     );
+}
+
+#[test]
+fn an_agent_lists_all_that_it_has_and_names_what_it_has_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sales.dpbseg");
+    let sales = Table::create(&path, "sales", [part(0, 1000)]).unwrap();
+    let clock = dpb_core::WallClock::default();
+    let go_on = |_: tpch::Step<'_>| ControlFlow::Continue(());
+    for (sf, tables) in [(0.001, &["region", "nation"][..]), (0.002, &["supplier"])] {
+        tpch::ensure(dir.path(), sf, tables, 1, &clock, &go_on).unwrap();
+    }
+    let agent = Agent::bind(AgentOptions {
+        tables: vec![sales],
+        data_dir: dir.path().to_owned(),
+        ..AgentOptions::new("127.0.0.1:0".parse().unwrap())
+    })
+    .unwrap();
+    let address = agent.address().to_string();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| agent.run(&|| stop.load(Ordering::Relaxed)));
+        let asked = std::panic::catch_unwind(|| {
+            let mut client = Client::connect(&address, &[], 0).unwrap();
+            let told = |tables: Vec<TableInfo>| -> Vec<(String, String, u64)> {
+                let told = tables.into_iter();
+                told.map(|table| (table.data.to_string(), table.schema.table, table.rows))
+                    .collect()
+            };
+            let one = |data: &str, table: &str, rows| (data.to_owned(), table.to_owned(), rows);
+            assert_eq!(
+                told(client.catalog().unwrap()),
+                [
+                    one("given", "sales", 1000),
+                    one("tpch-sf0.001", "region", 5),
+                    one("tpch-sf0.001", "nation", 25),
+                    one("tpch-sf0.002", "supplier", 20),
+                ]
+            );
+            let of = |data: &str| data.parse::<DataSet>().unwrap();
+            assert_eq!(
+                told(client.describe(&of("tpch-sf0.002")).unwrap()),
+                [one("tpch-sf0.002", "supplier", 20)]
+            );
+            assert!(client.describe(&of("tpch-sf3")).unwrap().is_empty());
+            let unknown = client.describe(&of("tpcds-sf1")).unwrap_err().to_string();
+            assert!(unknown.contains("no data set `tpcds-sf1`"), "{unknown}");
+        });
+        stop.store(true, Ordering::Relaxed);
+        asked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+#[test]
+fn an_agent_gives_no_more_rows_than_the_limit_and_parts_together_neither() {
+    let dir = tempfile::tempdir().unwrap();
+    let parts = [
+        Served::new(dir.path(), 0, 90_000),
+        Served::new(dir.path(), 90_000, 100_001),
+    ];
+    let schema = parts[0].table.schema();
+    for (limit, due) in [
+        (0, 0),
+        (3, 3),
+        (50_000, 50_000),
+        (95_000, 95_000),
+        (200_000, 100_001),
+    ] {
+        let request = parts[0].request(&format!("SELECT name FROM sales LIMIT {limit}"));
+        let alone = all(&mut parts[0].client(), request.clone()).unwrap();
+        let alone: usize = alone.iter().map(RecordBatch::num_rows).sum();
+        assert_eq!(alone, due.min(90_000), "LIMIT {limit}");
+        let mut clients: Vec<Client> = parts.iter().map(Served::client).collect();
+        let rows = AtomicUsize::new(0);
+        let ends = scan_parts(&mut clients, &request, schema, &|batch| {
+            rows.fetch_add(batch.num_rows(), Ordering::Relaxed);
+            ControlFlow::Continue(())
+        });
+        assert_eq!(ends.unwrap().len(), 2);
+        assert_eq!(rows.into_inner(), due, "LIMIT {limit}");
+        // Connections go on.
+        assert!(clients.iter_mut().all(|client| client.catalog().is_ok()));
+    }
+    let request = parts[0].request("SELECT kind, count(*) FROM sales GROUP BY kind LIMIT 2");
+    let mut clients: Vec<Client> = parts.iter().map(Served::client).collect();
+    let rows = AtomicUsize::new(0);
+    scan_parts(&mut clients, &request, schema, &|batch| {
+        rows.fetch_add(batch.num_rows(), Ordering::Relaxed);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(rows.into_inner(), 2);
 }
 
 #[test]

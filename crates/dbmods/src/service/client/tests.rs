@@ -535,6 +535,41 @@ fn an_end_that_contradicts_what_came_is_no_end() {
 }
 
 #[test]
+fn more_rows_than_the_limit_are_refused() {
+    let (schema, one) = frames(&batch(302, "x"));
+    for (limit, sent, is_fine) in [(604, 2, true), (603, 2, false), (0, 1, false)] {
+        let (schema, one) = (schema.clone(), one.clone());
+        let end = End {
+            tuples_scanned: ROWS,
+            rows: 302 * sent,
+            batches: sent,
+            ..End::default()
+        };
+        let address = hostile(move |link| {
+            write(link, &schema)?;
+            (0..sent).try_for_each(|_| write(link, &one))?;
+            write(link, &frame(Tag::End, &protocol::encode(&end)))
+        });
+        let mut request = scan_of(Output::Rows(vec![0, 15]));
+        request.query.limit = Some(limit);
+        let scanned =
+            soon(move || patient(&address).scan(request, &mut |_| ControlFlow::Continue(())));
+        let disbelieved = matches!(
+            scanned,
+            Err(ClientError::Wire {
+                source: LinkError::Disbelieved(_),
+                ..
+            })
+        );
+        assert_eq!(
+            (scanned.is_ok(), disbelieved),
+            (is_fine, !is_fine),
+            "{limit}"
+        );
+    }
+}
+
+#[test]
 fn rows_that_nobody_asked_for_are_refused() {
     let long = "x".repeat(100_000);
     let other = RecordBatch::try_from_iter([("l_orderkey", batch(1, "").column(0).clone())]);
