@@ -10,6 +10,7 @@ mod store;
 pub use error::DataError;
 pub use generate::sample;
 pub use rows::{GENERATOR, SCALE_FACTORS, row_count};
+pub(crate) use schema::column_names;
 pub use schema::{TABLES, schema};
 pub use store::{
     MakingProgress, Step, TableFile, TableSet, bytes_to_make, check_space, default_data_dir,
