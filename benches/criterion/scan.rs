@@ -242,6 +242,7 @@ impl Work {
                     aggregate(preset.aggregate.expect("its aggregate"), preset.group_by)
                 }
             },
+            limit: None,
         }
     }
 }
@@ -331,6 +332,7 @@ impl Peer {
             library,
             data_dir,
             scale_factor,
+            "lineitem",
             2,
             &dpb_core::WallClock::default(),
             &mut |_| (),

@@ -61,6 +61,7 @@ fuzz_target!(init: dpb_fuzz::plant(seeds()), |data: &[u8]| {
                     table: "lineitem".to_owned(),
                     predicate,
                     output: Output::Rows(vec![0, 15]),
+                    limit: None,
                 });
             }
             Err(error) => assert!(!error.to_string().is_empty()),
@@ -131,6 +132,7 @@ fn seeds() -> Vec<Vec<u8>> {
             table: "lineitem".to_owned(),
             predicate,
             output: Output::Rows(vec![0, 15]),
+            limit: None,
         };
         seeds.push(postcard::to_stdvec(&query).expect("a query is plain data"));
     }
@@ -143,6 +145,7 @@ fn seeds() -> Vec<Vec<u8>> {
             table: "lineitem".to_owned(),
             predicate: parse_predicate(&SCHEMA, preset.predicate).expect("a seed is valid"),
             output: Output::Aggregate(parsed.expect("a seed is valid")),
+            limit: None,
         };
         seeds.push(postcard::to_stdvec(&query).expect("a query is plain data"));
     }

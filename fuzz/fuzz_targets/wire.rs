@@ -140,19 +140,20 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 fn bodies() -> Vec<(u8, Vec<u8>)> {
-    let data = DataSet::Tpch(0.01);
+    let data = DataSet::tpch(0.01).expect("a scale factor");
     let table = "lineitem".to_owned();
     let lineitem = tpch::schema(&table).expect("a table of TPC-H");
     let condition = "l_quantity < 24 AND l_comment LIKE '%special%'";
     let predicate = parse_predicate(&lineitem, condition).expect("a seed is valid");
     let scan = ScanRequest {
-        data,
+        data: data.clone(),
         schema: lineitem.fingerprint(),
         engine: Engine::Dpb,
         query: Query {
             table: table.clone(),
             predicate: predicate.clone(),
             output: Output::Rows(vec![0, 15]),
+            limit: None,
         },
         threads: 2,
         batch_rows: 1024,
@@ -161,23 +162,23 @@ fn bodies() -> Vec<(u8, Vec<u8>)> {
     };
     let requests = [
         Request::Capabilities { wanted: 15 },
-        Request::Describe { data },
         Request::Describe {
-            data: DataSet::Given,
+            data: Some(DataSet::given()),
         },
+        Request::Describe { data: None },
         Request::Pick {
-            data,
+            data: data.clone(),
             table: table.clone(),
             selectivity: 0.5,
         },
         Request::Scan(scan),
         Request::Fetch {
-            data,
+            data: data.clone(),
             table: table.clone(),
             format: FileFormat::Parquet,
         },
         Request::Cold {
-            data,
+            data: data.clone(),
             table,
             format: FileFormat::Segment,
         },
@@ -192,6 +193,7 @@ fn bodies() -> Vec<(u8, Vec<u8>)> {
             duckdb: Err("none".to_owned()),
         },
         Reply::Tables(vec![TableInfo {
+            data,
             schema: lineitem,
             rows: 60_175,
             segment_bytes: 1 << 20,

@@ -148,6 +148,7 @@ fn query(given: &Arguments<'_>, schema: &Schema) -> Result<Query, SetupError> {
         table: schema.table.clone(),
         predicate,
         output,
+        limit: None,
     })
 }
 

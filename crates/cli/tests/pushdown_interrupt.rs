@@ -40,7 +40,7 @@ fn is_ready(pid: u32) -> bool {
 
 fn is_made(dir: &Path) -> bool {
     match Library::find() {
-        Ok(library) => tpch_baseline::find(library, dir, SF).is_some(),
+        Ok(library) => tpch_baseline::find(library, dir, SF, "lineitem").is_some(),
         Err(_) => tpch::find(dir, SF).table("lineitem").is_some(),
     }
 }

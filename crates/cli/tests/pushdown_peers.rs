@@ -29,13 +29,14 @@ use support::{
 
 fn everything(sf: f64) -> ScanRequest {
     ScanRequest {
-        data: sf.into(),
+        data: DataSet::tpch(sf).unwrap(),
         schema: dpb_dbmods::tpch::schema("lineitem").unwrap().fingerprint(),
         engine: Engine::Dpb,
         query: Query {
             table: "lineitem".to_owned(),
             predicate: Predicate::Constant(Some(true)),
             output: Output::Rows((0..16).collect()),
+            limit: None,
         },
         threads: 2,
         batch_rows: 16_384,
@@ -187,7 +188,10 @@ fn garbage_ends_its_own_connection_only() {
             "{name}: the agent closes"
         );
     }
-    assert_eq!(survivor.describe(0.01).unwrap()[0].rows, 60_175);
+    assert_eq!(
+        survivor.describe(&DataSet::tpch(0.01).unwrap()).unwrap()[0].rows,
+        60_175
+    );
     assert!(wait_until(Duration::from_secs(5), || agent.threads()
         <= idle_threads + 1));
 }
@@ -201,8 +205,8 @@ fn a_request_that_cannot_be_carried_out_leaves_the_connection() {
     for change in [
         |scan: &mut ScanRequest| scan.query.table = "../../etc/passwd".to_owned(),
         |scan: &mut ScanRequest| scan.query.output = Output::Rows(vec![99]),
-        |scan: &mut ScanRequest| scan.data = DataSet::Tpch(f64::NAN),
-        |scan: &mut ScanRequest| scan.data = DataSet::Tpch(7.0),
+        |scan: &mut ScanRequest| scan.data = "tpch-sfNaN".parse().unwrap(),
+        |scan: &mut ScanRequest| scan.data = DataSet::tpch(7.0).unwrap(),
         |scan: &mut ScanRequest| scan.threads = 0,
         |scan: &mut ScanRequest| scan.schema ^= 1,
     ] {
@@ -452,7 +456,10 @@ fn a_scan_that_is_stopped_ends_early_and_the_connection_goes_on() {
     assert_eq!(batches, 1);
     assert!(stopped.end.stopped);
     assert!(stopped.end.rows < 600_572);
-    assert_eq!(client.describe(0.1).unwrap()[0].rows, 600_572);
+    assert_eq!(
+        client.describe(&DataSet::tpch(0.1).unwrap()).unwrap()[0].rows,
+        600_572
+    );
 }
 
 #[test]
@@ -495,7 +502,10 @@ fn readers_that_read_nothing_cost_bounded_memory_and_block_nobody() {
     drop(stalled);
     assert!(wait_until(Duration::from_secs(10), || agent.threads()
         <= idle_threads + 1));
-    assert_eq!(reader.describe(0.3).unwrap().len(), 1);
+    assert_eq!(
+        reader.describe(&DataSet::tpch(0.3).unwrap()).unwrap().len(),
+        1
+    );
 }
 
 /// A connection that asks for this scan and reads nothing yet.
@@ -675,7 +685,10 @@ fn readers_that_read_nothing_of_duckdbs_cost_bounded_memory_too() {
     drop(stalled);
     let is_idle = wait_until(Duration::from_secs(20), || agent.threads() <= idle_threads);
     assert!(is_idle, "{} threads", agent.threads() - idle_threads);
-    assert_eq!(reader.describe(0.1).unwrap().len(), 1);
+    assert_eq!(
+        reader.describe(&DataSet::tpch(0.1).unwrap()).unwrap().len(),
+        1
+    );
 }
 
 #[test]
@@ -739,7 +752,10 @@ fn a_client_that_vanishes_stops_its_scan() {
         assert!(wait_until(Duration::from_secs(5), || agent.threads() <= idle_threads));
     }
     let mut client = Client::connect(&agent.address, &[], 0).unwrap();
-    assert_eq!(client.describe(0.1).unwrap().len(), 1);
+    assert_eq!(
+        client.describe(&DataSet::tpch(0.1).unwrap()).unwrap().len(),
+        1
+    );
 }
 
 #[test]

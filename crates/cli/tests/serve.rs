@@ -11,7 +11,7 @@ use std::path::Path;
 
 use dpb_core::measure::Value;
 use dpb_dbmods::service::client::{Client, ClientError};
-use dpb_dbmods::service::protocol::{self, FileFormat, Refusal};
+use dpb_dbmods::service::protocol::{self, DataSet, FileFormat, Refusal};
 use support::{Agent, data_dir, finish, make_data, records, sweep, text};
 
 const TOKEN: &str = "sixteen or more letters";
@@ -237,7 +237,11 @@ fn caches_are_dropped_at_ones_own_agents_and_where_it_is_allowed() {
     make_data("0.01");
     let cold = |agent: &Agent, token: &str| {
         let mut client = Client::connect(&agent.address, token.as_bytes(), 0)?;
-        client.make_cold(0.01, "lineitem", FileFormat::Segment)
+        client.make_cold(
+            &DataSet::tpch(0.01).unwrap(),
+            "lineitem",
+            FileFormat::Segment,
+        )
     };
     // In memory it cannot be made cold, but who may ask is told that.
     let allowed = |told: Result<(), ClientError>| match told {
@@ -267,7 +271,7 @@ fn an_agent_loads_duckdb_for_who_asks_for_it() {
     };
     let ours = protocol::CAPABILITY_FETCH;
     let mut client = Client::connect_for(&agent.address, &[], 0, ours).unwrap();
-    client.describe(0.01).unwrap();
+    client.describe(&DataSet::tpch(0.01).unwrap()).unwrap();
     assert!(client.agent().duckdb.is_err() && !is_loaded());
     let client = Client::connect(&agent.address, &[], 0).unwrap();
     match &client.agent().duckdb {

@@ -48,6 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         library,
         Path::new(&dir),
         scale_factor,
+        "lineitem",
         threads,
         &dpb_core::WallClock::default(),
         &mut |_| (),

@@ -18,7 +18,7 @@ use arrow_schema::SchemaRef;
 
 mod convert;
 mod find;
-mod lineitem;
+mod generated;
 mod raw;
 mod segment_source;
 mod source;

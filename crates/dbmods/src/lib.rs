@@ -39,7 +39,7 @@
 //!     scope.spawn(|| agent.run(&|| stop.load(Ordering::Relaxed)));
 //!     let asked = (|| {
 //!         let mut client = Client::connect(&address, &[], 0)?;
-//!         let request = ScanRequest::new(DataSet::Given, table.schema(), query);
+//!         let request = ScanRequest::new(DataSet::given(), table.schema(), query);
 //!         client.scan(request, &mut |batch| {
 //!             rows += batch.num_rows();
 //!             ControlFlow::Continue(())
@@ -53,8 +53,8 @@
 //! # }
 //! ```
 //!
-//! Parts of a table that several agents have are added up by [`Client::scan_partial`]. A [`Scan`] is the scan as an operator, for a
-//! backend of one's own.
+//! A scan's row groups go to threads of a caller's own as [`Split`]s. Parts of a table that several agents have are asked together by
+//! [`service::client::scan_parts`], which adds up aggregates. A [`Scan`] is the scan as an operator, for a backend of one's own.
 //!
 //! # Modules
 //!
@@ -88,10 +88,10 @@ pub mod service;
 pub mod table;
 pub mod tpch;
 
-pub use local::{Batches, Table};
+pub use local::{Batches, Split, Table};
 pub use query::Query;
 pub use scan::operator::Scan;
 pub use schema::{Column, ColumnType, Schema};
 pub use service::agent::{Agent, AgentOptions};
 pub use service::client::Client;
-pub use service::protocol::{DataSet, ScanRequest};
+pub use service::protocol::{DataSet, ScanRequest, TableInfo};

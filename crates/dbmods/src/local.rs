@@ -13,7 +13,7 @@ use dpb_core::Backend;
 use crate::query::Query;
 use crate::query::sql::SqlError;
 use crate::scan::operator::{BATCH_ROWS, own_cores};
-use crate::scan::{self, BatchSink, GroupScan, Plan, ScanError, ScanOptions, ScanStats};
+use crate::scan::{self, BatchSink, GroupScan, Plan, Quota, ScanError, ScanOptions, ScanStats};
 use crate::schema::Schema;
 use crate::table::{BatchWriter, Cache, Segment, SegmentError, WriteError};
 
@@ -97,15 +97,32 @@ impl Table {
     /// # Errors
     /// If the query does not fit the table. What goes wrong later is an item of the iterator.
     pub fn scan(&self, query: &Query) -> Result<Batches, ScanError> {
+        let plan = self.plan(query)?;
+        let quota = Arc::new(Quota::new(query.limit));
+        let groups = 0..self.segment.groups().len();
+        Ok(Batches::new(self, &plan, groups, &quota))
+    }
+
+    /// Divides the scan into its row groups, to be scanned wherever and in whatever order their owner likes. The splits share the
+    /// query's limit: together they give no more rows.
+    ///
+    /// # Errors
+    /// If the query does not fit the table.
+    pub fn splits(&self, query: &Query) -> Result<Vec<Split>, ScanError> {
+        let plan = self.plan(query)?;
+        let quota = Arc::new(Quota::new(query.limit));
+        let split = |group| Split {
+            table: self.clone(),
+            plan: Arc::clone(&plan),
+            group,
+            quota: Arc::clone(&quota),
+        };
+        Ok((0..self.segment.groups().len()).map(split).collect())
+    }
+
+    fn plan(&self, query: &Query) -> Result<Arc<Plan>, ScanError> {
         self.check(query)?;
-        let plan = Arc::new(Plan::new(self.schema(), query)?);
-        Ok(Batches {
-            scan: GroupScan::new(&plan, &self.segment, &self.cache, BATCH_ROWS),
-            schema: Arc::clone(plan.output_schema()),
-            groups: 0..self.segment.groups().len(),
-            ready: VecDeque::new(),
-            is_finished: false,
-        })
+        Ok(Arc::new(Plan::new(self.schema(), query)?))
     }
 
     /// Scans with `threads` threads of its own, which hand their batches to `sink` in no order; a sink that breaks ends the scan.
@@ -157,12 +174,29 @@ pub struct Batches {
     schema: SchemaRef,
     /// Row groups that are left.
     groups: Range<usize>,
+    /// Rows that may still be given.
+    quota: Arc<Quota>,
     /// Batches of the last row group that was scanned.
     ready: VecDeque<RecordBatch>,
     is_finished: bool,
 }
 
 impl Batches {
+    fn new(table: &Table, plan: &Arc<Plan>, groups: Range<usize>, quota: &Arc<Quota>) -> Self {
+        let limit = plan
+            .limit()
+            .map_or(usize::MAX, |limit| limit.max(1) as usize);
+        let batch_rows = BATCH_ROWS.min(limit);
+        Self {
+            scan: GroupScan::new(plan, &table.segment, &table.cache, batch_rows),
+            schema: Arc::clone(plan.output_schema()),
+            groups,
+            quota: Arc::clone(quota),
+            ready: VecDeque::new(),
+            is_finished: quota.is_spent(),
+        }
+    }
+
     /// The batches' schema.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -175,18 +209,22 @@ impl Batches {
 
     /// Scans the next row group, or ends the scan.
     fn step(&mut self) -> Result<(), ScanError> {
-        let ready = &mut self.ready;
+        let (ready, quota) = (&mut self.ready, &self.quota);
         let mut give = |batch| {
-            ready.push_back(batch);
-            ControlFlow::Continue(())
+            ready.extend(quota.cut(batch));
+            match quota.is_spent() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         };
-        let _always_continues = match self.groups.next() {
+        let given = match self.groups.next() {
             Some(group) => self.scan.scan(group, &mut give)?,
             None => {
                 self.is_finished = true;
                 self.scan.finish(&mut give)?
             }
         };
+        self.is_finished |= given.is_break();
         Ok(())
     }
 }
@@ -207,6 +245,88 @@ impl Iterator for Batches {
                 self.ready.clear();
                 return Some(Err(error));
             }
+        }
+    }
+}
+
+/// A part of a scan: one row group. It owns what it needs, so it may go to another thread and outlive the table that it is of.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+/// # use dpb_dbmods::Table;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("numbers.dpbseg");
+/// let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..200_000));
+/// let table = Table::create(&path, "numbers", [RecordBatch::try_from_iter([("n", numbers)])?])?;
+/// let query = table.query("SELECT n FROM numbers WHERE n >= 150000")?;
+/// // A thread for each row group; a pool of one's own does as well.
+/// let threads = table.splits(&query)?.into_iter().map(|split| {
+///     std::thread::spawn(move || -> Result<usize, dpb_dbmods::scan::ScanError> {
+///         let mut rows = 0;
+///         for batch in split.batches()? {
+///             rows += batch?.num_rows();
+///         }
+///         Ok(rows)
+///     })
+/// });
+/// let threads: Vec<_> = threads.collect();
+/// let mut rows = 0;
+/// for thread in threads {
+///     rows += thread.join().expect("no thread panics")?;
+/// }
+/// assert_eq!(rows, 50_000);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Split {
+    table: Table,
+    plan: Arc<Plan>,
+    group: usize,
+    quota: Arc<Quota>,
+}
+
+impl Split {
+    /// The number of its row group.
+    pub fn group(&self) -> usize {
+        self.group
+    }
+
+    /// Rows of the row group, before the query's condition.
+    pub fn rows(&self) -> u64 {
+        u64::from(self.table.segment.groups()[self.group].rows)
+    }
+
+    /// Scans it on the calling thread, as the iterator is asked.
+    ///
+    /// # Errors
+    /// If the query is an aggregate, whose splits are added up: [`Split::partial`].
+    pub fn batches(&self) -> Result<Batches, ScanError> {
+        match self.plan.is_aggregate() {
+            true => Err(ScanError::Type(
+                "an aggregate's splits are added up, and have no rows of their own".to_owned(),
+            )),
+            false => {
+                let groups = self.group..self.group + 1;
+                Ok(Batches::new(&self.table, &self.plan, groups, &self.quota))
+            }
+        }
+    }
+
+    /// Accumulates an aggregate over it, for [`Merged::add`].
+    ///
+    /// # Errors
+    /// If the query is no aggregate, the row group is damaged, or a sum is out of range.
+    ///
+    /// [`Merged::add`]: crate::scan::operator::Merged::add
+    pub fn partial(&self) -> Result<Vec<u8>, ScanError> {
+        let Table { segment, cache } = &self.table;
+        let mut scan = GroupScan::new(&self.plan, segment, cache, BATCH_ROWS);
+        match self.plan.is_aggregate() {
+            true => scan.partial_of(self.group),
+            false => Err(ScanError::Type("rows are not added up".to_owned())),
         }
     }
 }

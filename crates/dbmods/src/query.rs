@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::schema::ColumnType;
 
 pub use check::{
-    DEPTH_MAX, DIGITS_MAX, GROUP_BY_MAX, NODES_MAX, OUTPUTS_MAX, QueryError, ScalarType,
+    DEPTH_MAX, DIGITS_MAX, GROUP_BY_MAX, LIMIT_MAX, NODES_MAX, OUTPUTS_MAX, QueryError, ScalarType,
     TEXT_BYTES_MAX,
 };
 pub(crate) use check::{literal_fits, pattern_fits};
@@ -30,6 +30,9 @@ pub struct Query {
     pub predicate: Predicate,
     /// The columns or aggregates that come back.
     pub output: Output,
+    /// Most rows of the result, whichever they are; of an aggregate most groups. `None` for all. A scan ends early once it has so many
+    /// rows.
+    pub limit: Option<u64>,
 }
 
 /// The form of a result.

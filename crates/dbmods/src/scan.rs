@@ -53,6 +53,7 @@ mod memory;
 mod order;
 mod output;
 mod plan;
+mod quota;
 mod rows;
 mod stats;
 
@@ -65,4 +66,5 @@ pub use driver::{BatchSink, Message, MessageSink, ScanOptions, Slots, scan, scan
 pub use error::ScanError;
 pub use group_scan::GroupScan;
 pub use plan::{Plan, TABLES_BYTES_MAX, output_schema};
+pub(crate) use quota::Quota;
 pub use stats::{ConjunctStats, ScanStats};

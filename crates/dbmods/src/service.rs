@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod client;
+mod data_set;
 pub mod protocol;
 mod selectivity;
 pub mod usage;

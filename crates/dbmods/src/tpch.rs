@@ -12,7 +12,8 @@ pub use generate::sample;
 pub use rows::{GENERATOR, SCALE_FACTORS, row_count};
 pub(crate) use schema::column_names;
 pub use schema::{TABLES, schema};
+pub(crate) use store::bytes_needed;
 pub use store::{
     MakingProgress, Step, TableFile, TableSet, bytes_to_make, check_space, default_data_dir,
-    ensure, files, find, list, remove, set_dir,
+    ensure, files, find, list, remove, rows_expected, set_dir,
 };

@@ -222,6 +222,7 @@ fn evaluator_aggregates_as_duckdb() {
             table: "lineitem".into(),
             predicate: generator.predicate(),
             output: Output::Aggregate(generator.aggregate(&[8, 9, 3, 14])),
+            limit: None,
         };
         let text = sql::query_to_sql(&query, &schema, "lineitem");
         let output = scan::output_schema(&schema, &query).unwrap();
@@ -305,6 +306,7 @@ impl Lineitem {
             library,
             dir,
             0.001,
+            "lineitem",
             2,
             &dpb_core::WallClock::default(),
             &mut |_| (),
@@ -321,6 +323,7 @@ impl Lineitem {
             table: "lineitem".into(),
             predicate: Predicate::Constant(Some(true)),
             output: Output::Rows((0..16).collect()),
+            limit: None,
         };
         let output = scan::output_schema(&schema, &all).unwrap();
         let text = sql::query_to_sql(&all, &schema, "lineitem");

@@ -78,7 +78,7 @@ impl Served {
     }
 
     fn request(&self, sql: &str) -> ScanRequest {
-        ScanRequest::new(DataSet::Given, self.table.schema(), self.query(sql))
+        ScanRequest::new(DataSet::given(), self.table.schema(), self.query(sql))
     }
 }
 
@@ -105,7 +105,7 @@ fn an_agent_serves_the_tables_that_it_was_given() {
     let dir = tempfile::tempdir().unwrap();
     let served = Served::new(dir.path(), 0, 100_000);
     let mut client = served.client();
-    let tables = client.describe(DataSet::Given).unwrap();
+    let tables = client.describe(&DataSet::given()).unwrap();
     assert_eq!(tables.len(), 1);
     assert_eq!(
         (&tables[0].schema, tables[0].rows),
@@ -138,14 +138,14 @@ fn an_agent_serves_the_tables_that_it_was_given() {
     let mut file = tempfile::tempfile().unwrap();
     let bytes = served.table.segment().file_bytes();
     let fetched = client.fetch(
-        DataSet::Given,
+        &DataSet::given(),
         "sales",
         FileFormat::Segment,
         bytes,
         &mut file,
     );
     assert_eq!(fetched.unwrap(), bytes);
-    let (_, share) = client.pick(DataSet::Given, "sales", 0.25).unwrap();
+    let (_, share) = client.pick(&DataSet::given(), "sales", 0.25).unwrap();
     assert!((share - 0.25).abs() < 0.01, "{share}");
 }
 

@@ -169,7 +169,7 @@ fn remove(thing: &Thing, data_dir: &Path) -> Result<(), Failure> {
                 .map_err(data::failure)?;
         }
         Thing::Copies(scale_factor) => {
-            tpch_baseline::remove(data_dir, *scale_factor, &clock)
+            tpch_baseline::remove(data_dir, *scale_factor, &tpch::TABLES, &clock)
                 .map_err(data::baseline_failure)?;
         }
         Thing::Plugin(kept) => remove_plugin(kept)?,

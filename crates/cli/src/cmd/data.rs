@@ -23,9 +23,6 @@ mod part;
 
 pub use part::{Part, make_apart};
 
-/// The table that there are copies of for DuckDB.
-const LINEITEM: &str = "lineitem";
-
 /// Make, list, check or remove TPC-H data. What is there already is read and checked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: dpb data --sf 1 --tables lineitem")]
@@ -51,7 +48,7 @@ pub struct Args {
     /// Read every block of what is there, check it and say so; make nothing
     #[arg(long, conflicts_with = "remove")]
     verify: bool,
-    /// Remove these tables, and with lineitem the copies of it that any version of DuckDB made
+    /// Remove these tables, and the copies of them that any version of DuckDB made
     #[arg(long)]
     remove: bool,
     /// Make this for the process that started this one, and end with it
@@ -73,15 +70,16 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let threads = args.threads.map_or(cpus, |threads| threads as usize);
     if let Some(part) = args.part {
         part.end_with(args.parent)?;
-        return part.make(&data_dir, args.sf, threads, globals);
+        let [table] = tables[..] else {
+            return Err(Failure::usage("--part is of one table"));
+        };
+        return part.make(&data_dir, args.sf, table, threads, globals);
     }
     if args.remove {
-        let mut freed = tpch::remove(&data_dir, args.sf, &tables, &dpb_core::WallClock::default())
-            .map_err(failure)?;
-        if tables.contains(&LINEITEM) {
-            freed += tpch_baseline::remove(&data_dir, args.sf, &dpb_core::WallClock::default())
+        let clock = dpb_core::WallClock::default();
+        let freed = tpch::remove(&data_dir, args.sf, &tables, &clock).map_err(failure)?
+            + tpch_baseline::remove(&data_dir, args.sf, &tables, &clock)
                 .map_err(baseline_failure)?;
-        }
         output::note(&format!("removed {}B", output::short(freed as f64)));
         return Ok(());
     }
@@ -192,7 +190,7 @@ pub fn failure(error: DataError) -> Failure {
 pub fn baseline_failure(error: BaselineError) -> Failure {
     let message = error.to_string();
     match error {
-        BaselineError::ScaleFactor(_) => Failure::usage(message),
+        BaselineError::ScaleFactor(_) | BaselineError::Table(_) => Failure::usage(message),
         BaselineError::NoSpace { .. } => Failure::unavailable(format!(
             "{message}; choose another place with --data-dir, or run --schemes dpb alone"
         )),
@@ -332,7 +330,7 @@ fn print_tables(sets: &[TableSet], copies: &[Kept], globals: &Globals) -> Result
     });
     let copies = copies.iter().map(|copy| TableRow {
         scale_factor: copy.scale_factor,
-        table: LINEITEM,
+        table: &copy.table,
         kind: format!("duckdb {}", copy.duckdb_version),
         rows: copy.rows,
         bytes: copy.bytes,

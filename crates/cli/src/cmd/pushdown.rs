@@ -19,7 +19,7 @@ use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::duckdb::tpch_baseline;
 use dpb_dbmods::schema::Schema;
 use dpb_dbmods::service::client::{Client, ClientError};
-use dpb_dbmods::service::protocol::{self, Refusal, TableInfo};
+use dpb_dbmods::service::protocol::{self, DataSet, Refusal, TableInfo};
 use dpb_dbmods::service::usage;
 use dpb_dbmods::tpch;
 use dpb_link::bulk::Transport;
@@ -39,9 +39,6 @@ use crate::task::{
     recorded_by_name,
 };
 use crate::{Globals, interrupt};
-
-/// The table that is scanned.
-const TABLE: &str = "lineitem";
 
 /// The task: predicate pushdown.
 pub const TASK: Task = Task {
@@ -77,6 +74,7 @@ const VIEW: View = View {
         "scheme",
         "format",
         "platform",
+        "table",
         "sf",
         "threads",
         "query",
@@ -94,7 +92,7 @@ const VIEW: View = View {
             output::number,
         ),
     ],
-    fixed: &["sf", "query", "output", "cold"],
+    fixed: &["table", "sf", "query", "output", "cold"],
     metrics: &[
         charted("tuples_per_s", "tuples scanned per second", output::short),
         listed("run_s", "time of a run", output::short),
@@ -138,6 +136,7 @@ const FILES: &str = "Files and output";
                   at the storage), dpb (our scan at the storage). All rows are compared before any time counts.\n\
                   Examples:\n  dpb pushdown --sf 10 --threads 16\n  \
                   dpb pushdown --selectivity 0.001,0.01,0.1 --threads 1,2 --link-gbps 10\n  \
+                  dpb pushdown --table orders --where \"o_orderstatus = 'P'\"\n  \
                   dpb pushdown --where \"l_shipmode IN ('AIR', 'RAIL') AND l_comment LIKE '%special%requests%'\" \
                   --aggregate \"count(*)\"\n  dpb pushdown --server dpu:7400 --credentials client.credentials --bulk rdma"
 )]
@@ -145,10 +144,13 @@ pub struct Args {
     /// TPC-H's scale factor; fractions work
     #[arg(long, value_name = "REAL", help_heading = ASKED, default_value_t = 1.0, allow_negative_numbers = true)]
     sf: f64,
+    /// The table of TPC-H that is scanned
+    #[arg(long, value_name = "NAME", help_heading = ASKED, value_parser = tpch::TABLES, default_value = "lineitem")]
+    table: String,
     /// The number of threads that scan, at the agent or here, whoever filters [default: one a CPU]
     #[arg(long, value_name = "COUNTS", help_heading = RUNS, value_parser = args::thread_counts)]
     threads: Option<List<u64>>,
-    /// A condition in SQL over lineitem's columns
+    /// A condition in SQL over the table's columns
     #[arg(long = "where", help_heading = ASKED, value_name = "SQL", conflicts_with_all = ["query", "selectivity"])]
     condition: Option<String>,
     /// The share of rows that qualify; dpb finds a condition for it
@@ -222,10 +224,14 @@ pub struct Args {
 /// Checks that the question is understood, that the schemes are known, and that the scale factor is one.
 fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
     let args: Args = flags(matches)?;
-    let schema = tpch::schema(TABLE).expect("TPC-H has it");
-    Asked::parse(&args, &schema)?;
+    Asked::parse(&args, &schema(&args))?;
     schemes(&args.schemes)?;
     bytes_missing(&args).map(drop)
+}
+
+/// The columns of the table.
+fn schema(args: &Args) -> Schema {
+    tpch::schema(&args.table).expect("the parser of flags takes no other table")
 }
 
 /// Bytes of this task's table that are not in the data folder.
@@ -234,13 +240,13 @@ fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
 /// A scale factor that is none.
 fn bytes_missing(args: &Args) -> Result<u64, Failure> {
     let data_dir = args.data_dir.clone().unwrap_or_else(tpch::default_data_dir);
-    tpch::bytes_to_make(&data_dir, args.sf, &[TABLE]).map_err(data::failure)
+    tpch::bytes_to_make(&data_dir, args.sf, &[&args.table]).map_err(data::failure)
 }
 
 /// The condition in a record is what came of the flags, not what was given.
 fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
     match parameter.name.as_str() {
-        "sf" | "threads" | "selectivity" | "link_gbps" | "cold" => {
+        "sf" | "table" | "threads" | "selectivity" | "link_gbps" | "cold" => {
             recorded_by_name(parameter, record)
         }
         _ => None,
@@ -249,15 +255,16 @@ fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
 
 /// Rows of the table, at rates that one core of a server reaches, and the data that is not there yet.
 fn cost(matches: &ArgMatches) -> Cost {
-    const ROWS: f64 = 6e6;
     const START: Duration = Duration::from_secs(1);
+    /// Seconds that a row takes to be made, for us and for DuckDB.
+    const MAKING_S_PER_ROW: f64 = 8.0 / 6e6;
     let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
     };
     let Ok(missing) = bytes_missing(&args) else {
         return Cost::default();
     };
-    let rows = ROWS * args.sf;
+    let rows = tpch::rows_expected(&args.table, args.sf) as f64;
     let (mut each_run, mut once) = (Duration::ZERO, Duration::ZERO);
     for scheme in schemes(&args.schemes).unwrap_or_default() {
         let rows_per_s = match scheme {
@@ -270,7 +277,7 @@ fn cost(matches: &ArgMatches) -> Cost {
     }
     let tests = (args.selectivity.0.len() * threads(&args).len()) as u32;
     if missing > 0 {
-        once += Duration::from_secs_f64(8.0 * args.sf);
+        once += Duration::from_secs_f64(rows * MAKING_S_PER_ROW);
     }
     Cost {
         once: once.saturating_mul(tests),
@@ -283,7 +290,7 @@ fn cost(matches: &ArgMatches) -> Cost {
 /// Runs the sweep.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     interrupt::flag();
-    let schema = tpch::schema(TABLE).expect("TPC-H has it");
+    let schema = schema(&args);
     let asked = Asked::parse(&args, &schema)?;
     let schemes = schemes(&args.schemes)?;
     let threads = threads(&args);
@@ -304,7 +311,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     }
     warn_of_sharing(&threads);
     say_ways(&args.bulk, &contenders);
-    let questions = ask(asked, &mut contenders, &schema, args.sf)?;
+    let data = data_set(&args)?;
+    let questions = ask(asked, &mut contenders, &schema, &data)?;
     let out = match &args.out {
         Some(out) => Some(out.clone()),
         // A box keeps its records itself.
@@ -323,6 +331,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     };
     let plan = Sweep {
         sf: args.sf,
+        data,
         questions,
         threads,
         repeat: args.repeat as usize,
@@ -477,9 +486,9 @@ fn make_data(
 ) -> Result<(), Failure> {
     let needed = schemes.iter().any(|&scheme| scheme != Scheme::Dpb);
     let library = needed.then(Library::find).and_then(Result::ok);
-    let ours = tpch::bytes_to_make(data_dir, args.sf, &[TABLE]).map_err(data::failure)?;
+    let ours = tpch::bytes_to_make(data_dir, args.sf, &[&args.table]).map_err(data::failure)?;
     let theirs = library.map_or(0, |library| {
-        tpch_baseline::bytes_to_make(library, data_dir, args.sf)
+        tpch_baseline::bytes_to_make(library, data_dir, args.sf, &args.table)
     });
     // Of both, before either is made.
     tpch::check_space(data_dir, args.sf, ours.saturating_add(theirs)).map_err(|error| {
@@ -491,10 +500,22 @@ fn make_data(
         failure
     })?;
     if ours > 0 {
-        data::make_apart(Part::Segment, library, data_dir, args.sf, globals)?;
+        data::make_apart(
+            Part::Segment,
+            library,
+            data_dir,
+            (args.sf, &args.table),
+            globals,
+        )?;
     }
     if theirs > 0 {
-        data::make_apart(Part::Duckdb, library, data_dir, args.sf, globals)?;
+        data::make_apart(
+            Part::Duckdb,
+            library,
+            data_dir,
+            (args.sf, &args.table),
+            globals,
+        )?;
     }
     Ok(())
 }
@@ -564,8 +585,8 @@ fn contender(
     if let Some(offers) = args.bulk.offers() {
         client.use_bulk(offers).map_err(client_failure)?;
     }
-    let table = describe(&mut client, args.sf)?;
-    let missing = unsupported(scheme, &client, &table);
+    let table = describe(&mut client, args)?;
+    let missing = unsupported(scheme, &client, &table, args);
     let side = match missing {
         Some(reason) => Err(reason),
         None => Ok(SchemeSide::new(scheme, client, table)),
@@ -601,18 +622,24 @@ fn say_ways(asked: &Choice, contenders: &[Contender]) {
     said.iter().for_each(|line| output::note(line));
 }
 
-fn describe(client: &mut Client, sf: f64) -> Result<TableInfo, Failure> {
-    let tables = client.describe(sf).map_err(client_failure)?;
-    let table = tables.into_iter().find(|info| info.schema.table == TABLE);
-    table.ok_or_else(|| {
+/// The data set at the agents.
+fn data_set(args: &Args) -> Result<DataSet, Failure> {
+    DataSet::tpch(args.sf).map_err(|error| Failure::usage(format!("--sf: {error}")))
+}
+
+fn describe(client: &mut Client, args: &Args) -> Result<TableInfo, Failure> {
+    let tables = client.describe(&data_set(args)?).map_err(client_failure)?;
+    let Args { table, sf, .. } = args;
+    let found = tables.into_iter().find(|info| info.schema.table == *table);
+    found.ok_or_else(|| {
         Failure::unavailable(format!(
-            "the agent has no {TABLE} at scale factor {sf}: run `dpb data --sf {sf}` on its machine"
+            "the agent has no {table} at scale factor {sf}: run `dpb data --sf {sf} --tables {table}` on its machine"
         ))
     })
 }
 
 /// Why a scheme cannot run here, and what to do.
-fn unsupported(scheme: Scheme, client: &Client, table: &TableInfo) -> Option<String> {
+fn unsupported(scheme: Scheme, client: &Client, table: &TableInfo, args: &Args) -> Option<String> {
     if scheme == Scheme::Dpb {
         return None;
     }
@@ -637,10 +664,12 @@ fn unsupported(scheme: Scheme, client: &Client, table: &TableInfo) -> Option<Str
     };
     match file {
         Some(_) => None,
-        None => Some(
-            "the agent has no file of DuckDB's at this scale factor: run `dpb pushdown` on its machine once"
-                .to_owned(),
-        ),
+        None => Some(format!(
+            "the agent has no file of DuckDB's of {table} at this scale factor: run `dpb pushdown --table {table} --sf {sf} \
+             --prepare` on its machine once",
+            table = args.table,
+            sf = args.sf,
+        )),
     }
 }
 
@@ -648,13 +677,13 @@ fn ask(
     asked: Asked,
     contenders: &mut [Contender],
     schema: &Schema,
-    sf: f64,
+    data: &DataSet,
 ) -> Result<Vec<Question>, Failure> {
     let side = contenders
         .iter_mut()
         .find_map(|contender| contender.side.as_mut().ok());
     match side {
-        Some(side) => asked.questions(side.client(), schema, sf),
+        Some(side) => asked.questions(side.client(), schema, data),
         None => {
             let reasons = contenders.iter().filter_map(|c| c.side.as_ref().err());
             let reasons: Vec<&str> = reasons.map(String::as_str).collect();

@@ -295,6 +295,7 @@ fn open_backend(globals: &Globals, name: &str) -> Result<Arc<dyn Backend>, Failu
         table: "trial".to_owned(),
         predicate: Predicate::Constant(Some(true)),
         output: Output::Rows(vec![0]),
+        limit: None,
     };
     let scan = Scan::new(Arc::new(row.map_err(|error| broke(&error))?), all);
     let scan = scan.map_err(|error| broke(&error))?;

@@ -118,6 +118,7 @@ impl Differential {
             library,
             data_dir,
             scale_factor,
+            TABLE,
             threads,
             &dpb_core::WallClock::default(),
             &mut |_| (),
@@ -161,6 +162,7 @@ impl Differential {
                 table: TABLE.into(),
                 predicate: generator.predicate(),
                 output: self.all_columns(),
+                limit: None,
             };
             let rows = self.compare(&query)?;
             report.predicates += 1;
@@ -210,6 +212,7 @@ impl Differential {
             table: TABLE.into(),
             predicate,
             output: self.all_columns(),
+            limit: None,
         };
         self.compare_as(&query, sql)
     }

@@ -113,6 +113,7 @@ fn sample_bound(side: &mut SchemeSide, test: &Test) -> Result<Option<i64>, Schem
                 function,
             }],
         }),
+        limit: None,
     };
     let batches = keep(side, &largest)?;
     let largest = batches
@@ -306,6 +307,7 @@ mod tests {
                 table: schema.table.clone(),
                 predicate: within(7, asked(&largest).unwrap()),
                 output: Output::Rows(vec![0]),
+                limit: None,
             };
             assert_eq!(query.check(&schema), Ok(()));
             let sent = postcard::to_stdvec(&query).unwrap();

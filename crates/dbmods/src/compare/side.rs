@@ -27,7 +27,7 @@ use crate::query::Query;
 use crate::query::sql;
 use crate::scan;
 use crate::service::client::{Client, ClientError};
-use crate::service::protocol::{Engine, FileFormat, Refusal, ScanRequest, TableInfo};
+use crate::service::protocol::{DataSet, Engine, FileFormat, Refusal, ScanRequest, TableInfo};
 use crate::service::usage;
 use crate::tpch;
 
@@ -37,8 +37,8 @@ const FETCH_WORK_BYTES: u64 = 256 << 20;
 /// One test: the same for all schemes.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// Scale factor.
-    pub sf: f64,
+    /// The data set.
+    pub data: DataSet,
     /// The query.
     pub query: Query,
     /// Threads that scan, on whichever side.
@@ -156,7 +156,7 @@ impl SchemeSide {
 
     fn make_cold(&mut self, test: &Test) -> Result<(), SchemeError> {
         let (table, format) = (&test.query.table, self.scheme.format());
-        match self.client.make_cold(test.sf, table, format) {
+        match self.client.make_cold(&test.data, table, format) {
             Err(ClientError::Refused {
                 refusal: Refusal::Unavailable,
                 text,
@@ -173,7 +173,7 @@ impl SchemeSide {
         consumer: &mut Consumer,
     ) -> Result<SchemeRun, SchemeError> {
         let request = ScanRequest {
-            data: test.sf.into(),
+            data: test.data.clone(),
             // Ours, for which the query was written, and not the one that the agent has told.
             schema: tpch::schema(&test.query.table).map_or(0, |schema| schema.fingerprint()),
             engine,
@@ -217,9 +217,10 @@ impl SchemeSide {
         let mut tally = Tally::new(consumer, self.client.clock());
         let file = fetched.rewound().map_err(SchemeError::Scratch)?;
         let (table, format) = (&test.query.table, self.scheme.format());
-        let bytes =
-            self.client
-                .fetch(test.sf, table, format, self.table.file_bytes(format), file)?;
+        let bytes_max = self.table.file_bytes(format);
+        let bytes = self
+            .client
+            .fetch(&test.data, table, format, bytes_max, file)?;
         fetched.cut(bytes).map_err(SchemeError::Scratch)?;
         let transfer_s = tally.elapsed_s();
         self.filter_here(library, test, &fetched, &schema, &mut tally)?;
@@ -308,6 +309,7 @@ mod tests {
     #[test]
     fn files_that_do_not_fit_this_memory_are_not_fetched() {
         let table = TableInfo {
+            data: DataSet::tpch(10.0).unwrap(),
             schema: tpch::schema("lineitem").unwrap(),
             rows: 59_986_052,
             segment_bytes: 2_000_000_000,

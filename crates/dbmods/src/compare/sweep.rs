@@ -16,6 +16,7 @@ use super::side::{SchemeSide, Test};
 use crate::duckdb;
 use crate::query::{Query, sql};
 use crate::service::client::ClientError;
+use crate::service::protocol::DataSet;
 
 mod result;
 mod timing;
@@ -29,6 +30,8 @@ pub const TASK: &str = "pushdown";
 pub struct Sweep {
     /// Scale factor.
     pub sf: f64,
+    /// The data set at the agents: that scale factor's.
+    pub data: DataSet,
     /// The questions.
     pub questions: Vec<Question>,
     /// Numbers of threads.
@@ -141,7 +144,7 @@ type Progress<'a, E> = dyn FnMut(u64, String) -> Result<(), E> + 'a;
 impl SweepTest<'_> {
     fn test(&self, rows_expected: Option<u64>) -> Test {
         Test {
-            sf: self.sweep.sf,
+            data: self.sweep.data.clone(),
             query: self.question.query.clone(),
             threads: self.threads,
             batch_rows: self.sweep.batch_rows,

@@ -1,6 +1,9 @@
 //! What TPC-H's queries ask of lineitem alone, with the validation parameters of the specification (revision 3.0.1,
 //! clauses 2.4.1, 2.4.6, 2.4.14 and 2.4.19).
 
+/// The table that they ask about.
+pub const TABLE: &str = "lineitem";
+
 /// One query's condition on lineitem, and its aggregate if it needs no other table. Text for [`crate::query::sql`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {

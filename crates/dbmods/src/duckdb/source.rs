@@ -108,11 +108,11 @@ impl Page<'_> {
     }
 
     /// Writes texts into column `i`, from the first row on, as far as rows fit.
-    pub(super) fn set_texts<'t>(&mut self, i: usize, texts: impl Iterator<Item = &'t str>) {
+    pub(super) fn set_texts(&mut self, i: usize, texts: impl Iterator<Item: AsRef<str>>) {
         let (vector, to) = self.column::<Text>(i);
         let mut rows = 0;
         for text in texts.take(self.rows_max) {
-            let bytes = text.as_bytes();
+            let bytes = text.as_ref().as_bytes();
             if bytes.len() <= INLINE_MAX {
                 // The layout of short texts is part of the API; written here, each saves a call.
                 let mut inlined = [0; INLINE_MAX];

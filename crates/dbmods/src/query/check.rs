@@ -15,6 +15,8 @@ pub const NODES_MAX: usize = 100_000;
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Most columns that come back, most aggregate functions.
 pub const OUTPUTS_MAX: usize = 1024;
+/// Most rows that a LIMIT may name: SQL's BIGINT.
+pub const LIMIT_MAX: u64 = i64::MAX as u64;
 /// Most columns that an aggregate groups by.
 pub const GROUP_BY_MAX: usize = 2;
 /// Most digits of an exact number, and most of them after the point.
@@ -265,6 +267,13 @@ impl Query {
                 (columns.iter()).try_for_each(|&column| column_type(schema, column).map(drop))?;
             }
             Output::Aggregate(aggregate) => checker.aggregate(aggregate)?,
+        }
+        if let Some(limit) = self.limit
+            && limit > LIMIT_MAX
+        {
+            return Err(QueryError(format!(
+                "a LIMIT of {limit}; at most {LIMIT_MAX} are possible"
+            )));
         }
         Ok(checker.nodes)
     }

@@ -272,10 +272,14 @@ pub fn run<R: AsRef<[Literal]>>(
             }
         }
     }
-    match &query.output {
-        Output::Rows(_) => Ok(selected),
-        Output::Aggregate(aggregate) => groups(aggregate, &selected),
+    let mut result = match &query.output {
+        Output::Rows(_) => selected,
+        Output::Aggregate(aggregate) => groups(aggregate, &selected)?,
+    };
+    if let Some(limit) = query.limit {
+        result.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     }
+    Ok(result)
 }
 
 /// A batch's rows as plain values; `None` if a column is none that a scan returns.

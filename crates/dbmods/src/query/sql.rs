@@ -10,7 +10,7 @@
 //!   `+ - * /`, unary `+ -`; DATE ± integer days; a constant DATE ± `INTERVAL '3' month` (or `INTERVAL 3 month`; day, week,
 //!   month, year), and a date column ± an interval of days or weeks.
 //! - Statements: `SELECT * FROM table`, or a list of columns, or aggregates behind the columns that they are grouped by; then
-//!   `WHERE condition`, then `GROUP BY columns`.
+//!   `WHERE condition`, then `GROUP BY columns`, then `LIMIT number`.
 //! - Aggregates: `count(*)`, `count(column)`, `sum min max avg` of an expression, each with an optional `AS name`.
 //!
 //! Precedence, types and constant folding are DuckDB's. Differences on the side of refusing: text is never turned into a

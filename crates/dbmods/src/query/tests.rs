@@ -20,6 +20,7 @@ fn rows_where(predicate: Predicate) -> Query {
         table: "lineitem".into(),
         predicate,
         output: Output::Rows(vec![0]),
+        limit: None,
     }
 }
 

@@ -20,6 +20,7 @@ use super::group_scan::GroupScan;
 use super::memory::Memory;
 use super::operator::{Merged, NO_MEMORY, Output, Scan, Share, own_cores, write_item};
 use super::plan::{Plan, Target, useful_threads};
+use super::quota::Quota;
 use super::stats::ScanStats;
 use crate::ipc;
 use crate::query::Query;
@@ -251,7 +252,11 @@ impl Plan {
         let mut chunks = self.chunks(segment);
         let room = cache.room(threads.saturating_mul(chunks.thread_bytes) as u64);
         chunks.room = room.bytes() as usize;
-        let batches = (options.batch_rows, options.sink_batches);
+        // A job ends where its batch is full: no later than all rows that are asked for.
+        let limit = self.limit.map_or(usize::MAX, |limit| limit.max(1) as usize);
+        let batches = (options.batch_rows.min(limit), options.sink_batches);
+        let quota = Quota::new(self.limit);
+        let wants_none = matches!(self.target, Target::Rows(_)) && quota.is_spent();
         let shares = self.shares(threads, chunks, options.memory_bytes, batches)?;
         let share = Share {
             cache: Some(Arc::clone(cache)),
@@ -280,8 +285,9 @@ impl Plan {
                 None => Arc::new(Slots::new(usize::MAX)),
             },
             sink,
+            quota,
             next_group: AtomicUsize::new(0),
-            done: AtomicBool::new(false),
+            done: AtomicBool::new(wants_none),
             end: Mutex::new(End {
                 stats: self.new_stats(),
                 merged: Merged::new(self, shares.result_bytes),
@@ -314,6 +320,8 @@ struct Drive<'a> {
     slot_bytes: usize,
     slots: Arc<Slots>,
     sink: &'a MessageSink<'a>,
+    /// Rows that may still be given.
+    quota: Quota,
     next_group: AtomicUsize,
     done: AtomicBool,
     end: Mutex<End>,
@@ -454,7 +462,7 @@ impl Drive<'_> {
                 let Buffers::One(full) = stage.take_memory().map_err(failed)? else {
                     return Err(ScanError::Internal("a slot of several buffers"));
                 };
-                self.give(full, body, selected);
+                self.give(full, body, selected)?;
                 if !self.is_stopped() {
                     stage.give_memory(self.slot()?).map_err(failed)?;
                 }
@@ -463,16 +471,33 @@ impl Drive<'_> {
         Ok((done, rows))
     }
 
-    fn give(&self, memory: Buf, place: Range<usize>, rows: u64) {
+    /// Gives a batch, or as much of it as the limit has left.
+    fn give(&self, memory: Buf, place: Range<usize>, rows: u64) -> Result<(), ScanError> {
         let message = Message {
             memory: Some(memory),
             place,
             rows,
             home: Arc::clone(&self.slots),
         };
-        if (self.sink)(message).is_break() {
+        let message = match self.quota.take(rows) {
+            0 => None,
+            taken if taken == rows => Some(message),
+            taken => Some(self.cut(&message, taken)?),
+        };
+        let given = message.map_or(ControlFlow::Break(()), |message| (self.sink)(message));
+        if given.is_break() || self.quota.is_spent() {
             self.done.store(true, Ordering::Relaxed);
         }
+        Ok(())
+    }
+
+    /// The first `rows` rows of a batch.
+    fn cut(&self, whole: &Message, rows: u64) -> Result<Message, ScanError> {
+        let schema = self.plan.output_schema();
+        let batch = ipc::decode_batch(&Buffer::from(whole.bytes()), schema);
+        let batch = batch.map_err(|_| ScanError::Malformed("a batch"))?;
+        let bytes = ipc::batch_message(&batch.slice(0, rows as usize))?;
+        message(&bytes, rows, Arc::clone(&self.slots))
     }
 
     fn is_stopped(&self) -> bool {

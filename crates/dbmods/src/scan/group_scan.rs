@@ -19,7 +19,8 @@ use crate::table::cache::Cache;
 use crate::table::segment::Segment;
 
 /// Scans row groups of a segment, one after another, in whatever order its owner asks for. It is one thread's: it owns the
-/// vectors that it computes with and the batch that it fills, and shares segment, cache and plan.
+/// vectors that it computes with and the batch that it fills, and shares segment, cache and plan. A limit of rows is for its owner to
+/// keep: it knows nothing of the rows of others.
 ///
 /// ```no_run
 /// use std::ops::ControlFlow;
@@ -36,6 +37,7 @@ use crate::table::segment::Segment;
 ///     table: "lineitem".to_owned(),
 ///     predicate: sql::parse_predicate(segment.schema(), "l_quantity < 2")?,
 ///     output: Output::Rows(vec![0, 4]),
+///     limit: None,
 /// };
 /// let plan = Arc::new(Plan::new(segment.schema(), &query)?);
 /// let cache = Arc::new(Cache::new(1 << 30));
@@ -242,9 +244,22 @@ impl GroupScan {
         let plan = Arc::clone(self.worker.plan());
         match self.take_partial() {
             Some((aggregation, partial)) => {
-                Ok(give(aggregation.finish(plan.output.clone(), partial)?))
+                let groups = aggregation.finish(plan.output.clone(), partial)?;
+                Ok(give(plan.cut(groups)))
             }
             None => self.with_function(give, |scan, sink| scan.flush(sink)),
+        }
+    }
+
+    /// The groups of an aggregate over row group `group` alone, as bytes.
+    ///
+    /// # Errors
+    /// As [`GroupScan::scan`]; if a sum is out of range.
+    pub(crate) fn partial_of(&mut self, group: usize) -> Result<Vec<u8>, ScanError> {
+        self.scan_behind(group, 0)?;
+        match self.take_partial() {
+            Some((aggregation, partial)) => aggregation.to_bytes(&partial),
+            None => Err(ScanError::Internal("rows are not merged")),
         }
     }
 

@@ -96,11 +96,14 @@ impl Scan {
     /// `query` over the table of `segment`.
     ///
     /// # Errors
-    /// If the query does not fit the table.
+    /// If the query does not fit the table, or has a limit.
     pub fn new(segment: Arc<Segment>, query: Query) -> Result<Self, SetupError> {
         let schema = segment.schema();
         let wrong = |why: &dyn fmt::Display| SetupError::Parameter(format!("{NAME}: {why}"));
         query.check(schema).map_err(|error| wrong(&error))?;
+        if query.limit.is_some() {
+            return Err(wrong(&"a limit is a whole scan's, and not one of an item"));
+        }
         let plan = Plan::new(schema, &query).map_err(|error| wrong(&error))?;
         Ok(Self::of_plan(
             Arc::new(plan),
@@ -546,7 +549,7 @@ impl Merged {
         Ok((aggregation.to_bytes(&self.partial)?, self.partial.groups()))
     }
 
-    /// The result.
+    /// The result, of as many groups as the query's limit says.
     ///
     /// # Errors
     /// If a number of it is out of range.
@@ -554,7 +557,24 @@ impl Merged {
         let Target::Aggregate(aggregation) = &self.plan.target else {
             return Err(ScanError::Internal("rows are not merged"));
         };
-        aggregation.finish(Arc::clone(self.plan.output_schema()), self.partial)
+        let output = Arc::clone(self.plan.output_schema());
+        Ok(self.plan.cut(aggregation.finish(output, self.partial)?))
+    }
+
+    /// Takes in what another one of the same query has.
+    ///
+    /// # Errors
+    /// If there are too many groups, or a sum is out of range.
+    pub fn merge(&mut self, other: Self) -> Result<(), ScanError> {
+        let Target::Aggregate(aggregation) = &self.plan.target else {
+            return Err(ScanError::Internal("rows are not merged"));
+        };
+        if self.plan.output_schema() != other.plan.output_schema() {
+            return Err(ScanError::Type(
+                "what is added up is the aggregate of another query".to_owned(),
+            ));
+        }
+        aggregation.merge(&mut self.partial, other.partial, &self.memory)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use dpb_core::{Timer, WallClock};
 
@@ -48,6 +49,8 @@ pub struct Plan {
     /// The test of each conjunct, as text.
     pub(super) names: Vec<String>,
     pub(super) target: Target,
+    /// Most rows, or groups, of the result.
+    pub(super) limit: Option<u64>,
     /// The columns whose chunks it needs.
     columns: Vec<usize>,
     /// The memory that each thread computes with.
@@ -142,6 +145,16 @@ impl Plan {
         &self.output
     }
 
+    /// Most rows of the result, or groups of an aggregate; `None` for all.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// True if the result is an aggregate.
+    pub fn is_aggregate(&self) -> bool {
+        matches!(self.target, Target::Aggregate(_))
+    }
+
     /// Nothing counted yet.
     pub(super) fn new_stats(&self) -> ScanStats {
         let conjunct = |text: &String| ConjunctStats {
@@ -151,6 +164,15 @@ impl Plan {
         ScanStats {
             conjuncts: self.names.iter().map(conjunct).collect(),
             ..ScanStats::default()
+        }
+    }
+
+    /// An aggregate's result without the groups that are more than the query's limit.
+    pub(super) fn cut(&self, groups: RecordBatch) -> RecordBatch {
+        let limit = self.limit.unwrap_or(u64::MAX);
+        match groups.num_rows() as u64 > limit {
+            true => groups.slice(0, limit as usize),
+            false => groups,
         }
     }
 
@@ -364,6 +386,7 @@ impl Plan {
             dag: Arc::new(dag),
             conjuncts,
             target,
+            limit: query.limit,
             columns,
         })
     }

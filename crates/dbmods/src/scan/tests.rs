@@ -352,6 +352,7 @@ fn query(table: &Table, predicate: &str, output: Output) -> Query {
         table: schema.table.clone(),
         predicate: sql::parse_predicate(schema, predicate).unwrap(),
         output,
+        limit: None,
     }
 }
 
@@ -374,6 +375,7 @@ fn random_queries(table: &Table, seed: u64, count: usize, group_by: &[u32]) {
             table: schema.table.clone(),
             predicate,
             output,
+            limit: None,
         };
         selected += usize::from(table.check(&query) > 0);
     }
@@ -510,6 +512,7 @@ fn an_expression_beyond_64_bits_is_exact_and_beyond_128_an_error() {
             }),
         },
         output: Output::Rows(vec![0]),
+        limit: None,
     };
     assert!(table.check(&over(square.clone())) > 1000);
     let result = table.result(&over(product(Box::new(square.clone()), Box::new(square))));
@@ -816,6 +819,7 @@ fn the_deepest_query_is_bound_and_tested_on_half_of_a_threads_stack() {
             table: "lineitem".to_owned(),
             predicate,
             output: Output::Rows(vec![0]),
+            limit: None,
         }
     };
     // Scalars are a level below the comparison that they are in.

@@ -18,6 +18,7 @@ use dpb_link::{Connect, Link, LinkError, Pass, Token};
 use self::connection::{Opened, answer, open};
 pub use self::error::ClientError;
 use self::error::wrong;
+pub use self::parts::scan_parts;
 pub use self::patience::Patience;
 pub use self::scanning::Scanned;
 use self::spare::Spare;
@@ -33,6 +34,7 @@ mod claims;
 mod connection;
 mod error;
 mod fetching;
+mod parts;
 mod patience;
 mod scanning;
 mod spare;
@@ -56,10 +58,10 @@ pub struct Client {
     agent_capabilities: u64,
     agent: AgentInfo,
     patience: Patience,
-    /// Rows of TPC-H's tables, at most, by the scale factor's bits and the name: counting them takes a while.
-    table_rows: HashMap<(u64, String), u64>,
-    /// The agent's own tables, as it last described them.
-    given: HashMap<String, TableInfo>,
+    /// Rows of TPC-H's tables, at most: counting them takes a while.
+    table_rows: HashMap<(DataSet, String), u64>,
+    /// Tables that are not TPC-H's, as the agent last described them.
+    described: HashMap<(DataSet, String), TableInfo>,
     spare: Spare,
     transport: Transport,
     /// The opener of the transport, if it is another than TCP.
@@ -136,7 +138,7 @@ impl Client {
             spare: Spare::default(),
             patience: Patience::default(),
             table_rows: HashMap::new(),
-            given: HashMap::new(),
+            described: HashMap::new(),
             transport: Transport::Tcp { fallback: None },
             offers: None,
         })
@@ -188,19 +190,34 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`], as all that follow.
-    pub fn describe(&mut self, data: impl Into<DataSet>) -> Result<Vec<TableInfo>, ClientError> {
-        let data = data.into();
-        match self.ask(&Request::Describe { data })? {
-            Reply::Tables(tables) => {
-                self.believe(claims::tables(&tables, data))?;
-                if data == DataSet::Given {
-                    let named = |table: &TableInfo| (table.schema.table.clone(), table.clone());
-                    self.given = tables.iter().map(named).collect();
-                }
-                Ok(tables)
-            }
-            _ => Err(self.out_of_place()),
+    pub fn describe(&mut self, data: &DataSet) -> Result<Vec<TableInfo>, ClientError> {
+        self.tables(Some(data))
+    }
+
+    /// All tables of all data sets that the agent has.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn catalog(&mut self) -> Result<Vec<TableInfo>, ClientError> {
+        self.tables(None)
+    }
+
+    fn tables(&mut self, data: Option<&DataSet>) -> Result<Vec<TableInfo>, ClientError> {
+        let request = Request::Describe {
+            data: data.cloned(),
+        };
+        let Reply::Tables(tables) = self.ask(&request)? else {
+            return Err(self.out_of_place());
+        };
+        self.believe(claims::tables(&tables, data))?;
+        let own = tables
+            .iter()
+            .filter(|table| table.data.scale_factor().is_none());
+        for table in own {
+            let name = (table.data.clone(), table.schema.table.clone());
+            self.described.insert(name, table.clone());
         }
+        Ok(tables)
     }
 
     /// A predicate that selects about this share of a table's rows, and the share that it selects exactly.
@@ -209,14 +226,13 @@ impl Client {
     /// [`ClientError`].
     pub fn pick(
         &mut self,
-        data: impl Into<DataSet>,
+        data: &DataSet,
         table: &str,
         selectivity: f64,
     ) -> Result<(Predicate, f64), ClientError> {
-        let data = data.into();
         let schema = self.table_schema(data, table)?;
         let request = Request::Pick {
-            data,
+            data: data.clone(),
             table: table.to_owned(),
             selectivity,
         };
@@ -238,12 +254,12 @@ impl Client {
     /// [`ClientError`].
     pub fn make_cold(
         &mut self,
-        data: impl Into<DataSet>,
+        data: &DataSet,
         table: &str,
         format: FileFormat,
     ) -> Result<(), ClientError> {
         let request = Request::Cold {
-            data: data.into(),
+            data: data.clone(),
             table: table.to_owned(),
             format,
         };
@@ -289,11 +305,11 @@ impl Client {
         let silence = patience.silence;
         let (at_a_time, in_all) = match request {
             Request::Scan(ScanRequest { data, query, .. }) => {
-                let rows = self.table_rows(*data, &query.table);
+                let rows = self.table_rows(data, &query.table);
                 (silence, silence + patience.work(rows))
             }
             Request::Pick { data, table, .. } | Request::Cold { data, table, .. } => {
-                let rows = self.table_rows(*data, table);
+                let rows = self.table_rows(data, table);
                 let in_all = silence + patience.work(rows) / 100;
                 (in_all, in_all)
             }
@@ -303,26 +319,27 @@ impl Client {
     }
 
     /// The largest number of rows that a table can have; 0 for one that is unknown.
-    fn table_rows(&mut self, data: DataSet, table: &str) -> u64 {
-        let DataSet::Tpch(sf) = data else {
-            return self.given.get(table).map_or(0, |given| given.rows);
+    fn table_rows(&mut self, data: &DataSet, table: &str) -> u64 {
+        let name = (data.clone(), table.to_owned());
+        let Some(sf) = data.scale_factor() else {
+            return self.described.get(&name).map_or(0, |known| known.rows);
         };
-        let name = (sf.to_bits(), table.to_owned());
         *self.table_rows.entry(name).or_insert_with(|| {
             let made = tpch::row_count(table, sf);
             made.map_or(0, |made| *made.end())
         })
     }
 
-    /// The columns of a table; asks the agent about tables of its own, once.
-    fn table_schema(&mut self, data: DataSet, table: &str) -> Result<Option<Schema>, ClientError> {
-        if data != DataSet::Given {
+    /// The columns of a table; asks the agent about tables that are not TPC-H's, once.
+    fn table_schema(&mut self, data: &DataSet, table: &str) -> Result<Option<Schema>, ClientError> {
+        if data.scale_factor().is_some() {
             return Ok(tpch::schema(table));
         }
-        if !self.given.contains_key(table) {
-            self.describe(DataSet::Given)?;
+        let name = (data.clone(), table.to_owned());
+        if !self.described.contains_key(&name) {
+            self.describe(data)?;
         }
-        Ok(self.given.get(table).map(|given| given.schema.clone()))
+        Ok(self.described.get(&name).map(|known| known.schema.clone()))
     }
 
     /// Ends the conversation with an agent whose words cannot be.

@@ -17,7 +17,8 @@
 //! The service's description, which a client has before it opens the service, is a [`Description`] in postcard. Since version 3 a scan
 //! carries the fingerprint of its table's schema, since version 4 an end the number of threads, since version 5 a description the
 //! agent's backend. Since version 6 requests name a [`DataSet`], and a scan may ask for a partial aggregate. Since version 7 the
-//! handshake is the session's, and capabilities are asked for by a request.
+//! handshake is the session's, and capabilities are asked for by a request. Since version 8 a data set has a name, an agent lists all
+//! that it has, and a query may have a limit.
 //!
 //! **Conversation.** One request at a time. A scan answers schema, batches, end;
 //! a fetch answers reply, file pieces, end; all others answer one reply. An error frame may come in place of any of these. A
@@ -37,8 +38,6 @@
 //! (`client/claims.rs`). Validation costs the client about a tenth of the copy out of
 //! the socket, so there is no mode without it.
 
-use std::fmt;
-
 use dpb_link::{AgentDescription, LinkError, Tags, tag};
 use serde::{Deserialize, Serialize};
 
@@ -47,12 +46,13 @@ use crate::query::{Predicate, Query};
 use crate::scan::operator::BATCH_ROWS;
 use crate::schema::Schema;
 
+pub use super::data_set::{DataSet, DataSetError};
 pub use dpb_link::{Refusal, cut, decode, encode};
 
 /// The name of the service.
 pub const SERVICE: &str = "pushdown";
 /// Version of this protocol.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 /// The tags of the service's frames.
 pub const TAGS: Tags = Tags {
     body_bytes_max: |byte| Tag::of_service(byte).map(Tag::body_bytes_max),
@@ -216,30 +216,6 @@ impl AgentInfo {
     }
 }
 
-/// The tables that a request is about.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum DataSet {
-    /// TPC-H's tables at this scale factor, made by dpb in the agent's data directory.
-    Tpch(f64),
-    /// The tables that the agent was given when it started.
-    Given,
-}
-
-impl From<f64> for DataSet {
-    fn from(scale_factor: f64) -> Self {
-        Self::Tpch(scale_factor)
-    }
-}
-
-impl fmt::Display for DataSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tpch(sf) => write!(f, "scale factor {sf}"),
-            Self::Given => f.write_str("the agent's own tables"),
-        }
-    }
-}
-
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
@@ -250,8 +226,8 @@ pub enum Request {
     },
     /// What tables are there? Answer: [`Reply::Tables`].
     Describe {
-        /// The data set.
-        data: DataSet,
+        /// The data set; `None` for all tables of all data sets.
+        data: Option<DataSet>,
     },
     /// Which predicate selects this share of the table's rows? Answer: [`Reply::Predicate`].
     Pick {
@@ -318,9 +294,9 @@ pub struct ScanRequest {
 
 impl ScanRequest {
     /// A scan by our own engine with one thread, in batches of a usual size. The query was written for `schema`.
-    pub fn new(data: impl Into<DataSet>, schema: &Schema, query: Query) -> Self {
+    pub fn new(data: DataSet, schema: &Schema, query: Query) -> Self {
         Self {
-            data: data.into(),
+            data,
             schema: schema.fingerprint(),
             engine: Engine::Dpb,
             query,
@@ -387,6 +363,8 @@ pub enum Reply {
 /// A table that the agent has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableInfo {
+    /// The data set that it belongs to.
+    pub data: DataSet,
     /// Name and columns.
     pub schema: Schema,
     /// Rows.

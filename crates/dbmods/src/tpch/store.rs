@@ -427,7 +427,8 @@ fn size_at_1(table: &str) -> (f64, f64) {
     }
 }
 
-fn rows_expected(table: &str, scale_factor: f64) -> u64 {
+/// Rows of a table of TPC-H, about; 0 of another.
+pub fn rows_expected(table: &str, scale_factor: f64) -> u64 {
     match table {
         "region" => 5,
         "nation" => 25,
@@ -435,8 +436,11 @@ fn rows_expected(table: &str, scale_factor: f64) -> u64 {
     }
 }
 
-/// Bytes that tables take, about, and a little more.
-fn bytes_needed<'a>(scale_factor: f64, tables: impl IntoIterator<Item = &'a str>) -> u64 {
+/// Bytes that tables take as segments, about, and a little more.
+pub(crate) fn bytes_needed<'a>(
+    scale_factor: f64,
+    tables: impl IntoIterator<Item = &'a str>,
+) -> u64 {
     let bytes = |table| 1e5 + size_at_1(table).0 * scale_factor * 1.05;
     tables.into_iter().map(bytes).sum::<f64>() as u64
 }
@@ -447,7 +451,12 @@ fn bytes_needed<'a>(scale_factor: f64, tables: impl IntoIterator<Item = &'a str>
 /// [`DataError::Space`] with the figures; [`DataError::Write`] if the operating system does not say what is free.
 pub fn check_space(dir: &Path, scale_factor: f64, needed: u64) -> Result<(), DataError> {
     // Somebody may remove a folder between two looks at it, so the look that finds it is the one that counts.
-    let is_gone = |space: &rustix::io::Result<_>| matches!(space, Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR));
+    let is_gone = |space: &rustix::io::Result<_>| {
+        matches!(
+            space,
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR)
+        )
+    };
     let mut looks = dir.ancestors().map(|ancestor| {
         // The last ancestor of a relative path is empty and stands for the current folder.
         let is_here = ancestor.as_os_str().is_empty();

@@ -11,7 +11,7 @@ use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::duckdb::tpch_baseline;
 use rustix::process::{Pid, Signal};
 
-use super::{LINEITEM, baseline_failure, make};
+use super::{baseline_failure, make};
 use crate::exit::Failure;
 use crate::output::Progress;
 use crate::{Globals, interrupt};
@@ -19,7 +19,7 @@ use crate::{Globals, interrupt};
 /// How often the process is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What a process makes of `lineitem`.
+/// What a process makes of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// The segment.
@@ -58,11 +58,12 @@ impl Part {
         self,
         data_dir: &Path,
         sf: f64,
+        table: &str,
         threads: usize,
         globals: &Globals,
     ) -> Result<(), Failure> {
         match self {
-            Self::Segment => make(data_dir, sf, &[LINEITEM], threads, globals).map(drop),
+            Self::Segment => make(data_dir, sf, &[table], threads, globals).map(drop),
             Self::Duckdb => {
                 let library =
                     Library::find().map_err(|missing| Failure::unavailable(missing.to_string()))?;
@@ -82,6 +83,7 @@ impl Part {
                     library,
                     data_dir,
                     sf,
+                    table,
                     threads,
                     &dpb_core::WallClock::default(),
                     &mut report,
@@ -93,7 +95,7 @@ impl Part {
     }
 }
 
-/// Has a process make the part, and ends it if this one is interrupted. `library` is the DuckDB that makes copies.
+/// Has a process make the part of `table`, and ends it if this one is interrupted. `library` is the DuckDB that makes copies.
 ///
 /// # Errors
 /// As the process ended, which has said why; an interrupt, after which nothing half made is left.
@@ -101,14 +103,15 @@ pub fn make_apart(
     part: Part,
     library: Option<Library>,
     data_dir: &Path,
-    sf: f64,
+    (sf, table): (f64, &str),
     globals: &Globals,
 ) -> Result<(), Failure> {
-    let status = run(part, data_dir, sf, globals)
+    let status = run(part, data_dir, (sf, table), globals)
         .map_err(|why| Failure::check(format!("cannot start the making of data: {why}")))?;
     if interrupt::has_ended(status) {
         if let Some(library) = library {
-            tpch_baseline::remove_unfinished(library, data_dir, sf).map_err(baseline_failure)?;
+            tpch_baseline::remove_unfinished(library, data_dir, sf, table)
+                .map_err(baseline_failure)?;
         }
         return Err(Failure::interrupted(
             "interrupted while data were made; nothing half made is left",
@@ -123,7 +126,12 @@ pub fn make_apart(
     }
 }
 
-fn run(part: Part, data_dir: &Path, sf: f64, globals: &Globals) -> io::Result<ExitStatus> {
+fn run(
+    part: Part,
+    data_dir: &Path,
+    (sf, table): (f64, &str),
+    globals: &Globals,
+) -> io::Result<ExitStatus> {
     let name = match part {
         Part::Segment => "segment",
         Part::Duckdb => "duckdb",
@@ -136,6 +144,8 @@ fn run(part: Part, data_dir: &Path, sf: f64, globals: &Globals) -> io::Result<Ex
             name,
             "--sf",
             &sf.to_string(),
+            "--tables",
+            table,
             "--parent",
             &std::process::id().to_string(),
             "--data-dir",

@@ -7,6 +7,7 @@ use dpb_dbmods::query::sql::{self, SqlError};
 use dpb_dbmods::query::{Output, Predicate, Query};
 use dpb_dbmods::schema::Schema;
 use dpb_dbmods::service::client::Client;
+use dpb_dbmods::service::protocol::DataSet;
 
 use super::{Args, client_failure};
 use crate::exit::Failure;
@@ -51,6 +52,7 @@ impl Asked {
                         known.join(", ")
                     ))
                 })?;
+                check_preset("--query", name, schema)?;
                 let predicate = sql::parse_predicate(schema, preset.predicate)
                     .map_err(|error| not_understood("--query", &error))?;
                 Condition::Given(predicate, preset.name.to_owned())
@@ -64,6 +66,9 @@ impl Asked {
                     let functions = preset.aggregate?;
                     Some((functions, preset.group_by))
                 });
+                if preset.is_some() {
+                    check_preset("--aggregate", text, schema)?;
+                }
                 let (text, own_groups) = preset.unwrap_or((text.as_str(), None));
                 let group_by = args.group_by.as_deref().or(own_groups);
                 let aggregate = sql::parse_aggregate(schema, text, group_by)
@@ -91,13 +96,14 @@ impl Asked {
         self,
         client: &mut Client,
         schema: &Schema,
-        sf: f64,
+        data: &DataSet,
     ) -> Result<Vec<Question>, Failure> {
         let ask = |predicate, name: String, selectivity_asked| Question {
             query: Query {
                 table: self.table.clone(),
                 predicate,
                 output: self.output.clone(),
+                limit: None,
             },
             name,
             selectivity_asked,
@@ -111,7 +117,7 @@ impl Asked {
         let mut questions = Vec::new();
         for &share in shares {
             let (predicate, found) = client
-                .pick(sf, &self.table, share)
+                .pick(data, &self.table, share)
                 .map_err(client_failure)?;
             output::note(&format!(
                 "selectivity {share}: {} selects {found:.6}",
@@ -120,6 +126,18 @@ impl Asked {
             questions.push(ask(predicate, "selectivity".to_owned(), Some(share)));
         }
         Ok(questions)
+    }
+}
+
+/// Refuses a preset for another table than its own.
+fn check_preset(flag: &str, name: &str, schema: &Schema) -> Result<(), Failure> {
+    match schema.table == tpch_predicates::TABLE {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "{flag} {name} asks about {}, and --table is {}: give a condition with --where, or a share of rows with --selectivity",
+            tpch_predicates::TABLE,
+            schema.table
+        ))),
     }
 }
 

@@ -42,6 +42,7 @@ impl SchemeResult {
             .with("scheme", contender.scheme.name())
             .with("format", contender.scheme.format_name())
             .with("sf", sweep.sf)
+            .with("table", test.question.query.table.as_str())
             .with("threads", u64::from(test.threads))
             .with("query", test.question.name.as_str())
             .with("link_gbps", sweep.link_bits_per_s as f64 / 1e9)

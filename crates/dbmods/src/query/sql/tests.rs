@@ -412,6 +412,7 @@ fn aggregates() {
         table: "lineitem".into(),
         predicate: Predicate::Constant(Some(true)),
         output: Output::Aggregate(aggregate),
+        limit: None,
     };
     assert_eq!(query.check(&schema), Ok(()));
     assert_eq!(
@@ -453,6 +454,7 @@ fn result_types_are_cast() {
                 table: "lineitem".into(),
                 predicate,
                 output,
+                limit: None,
             },
             &schema,
             "t",
@@ -665,6 +667,7 @@ fn what_does_not_fit_a_schema_is_written_all_the_same() {
             group_by: vec![7],
             functions: functions.into(),
         }),
+        limit: None,
     };
     for schema in [none, lineitem()] {
         assert!(query.check(&schema).is_err());

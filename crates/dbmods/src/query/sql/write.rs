@@ -62,6 +62,9 @@ pub fn query_to_sql(query: &Query, schema: &Schema, from: &str) -> String {
         writer.sql.push_str(" GROUP BY ");
         writer.columns(&aggregate.group_by);
     }
+    if let Some(limit) = query.limit {
+        writer.push(format_args!(" LIMIT {limit}"));
+    }
     writer.sql
 }
 

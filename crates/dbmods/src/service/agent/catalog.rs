@@ -18,7 +18,7 @@ use crate::duckdb::tpch_baseline::{self, Baseline};
 use crate::service::protocol::{DataSet, FileFormat, Refusal, TableInfo};
 use crate::table::cache::Cache;
 use crate::table::segment::{Segment, open_regular};
-use crate::tpch::{self, DataError};
+use crate::tpch::{self, DataError, TableSet};
 
 /// Tables that were given, and segments and DuckDB's files under one data directory, with one cache of chunks for all.
 pub(super) struct Catalog {
@@ -34,8 +34,15 @@ type Slot = Mutex<Option<Arc<Segment>>>;
 
 /// A run is not cold if more than one of so many pages stays in the page cache.
 const PAGES_KEPT_SHARE: u64 = 100;
-/// The table that DuckDB's files hold.
-const TABLE: &str = "lineitem";
+
+/// The place that a data set comes from.
+#[derive(Clone, Copy)]
+enum Origin {
+    /// TPC-H's tables at this scale factor, in the data directory.
+    Tpch(f64),
+    /// The tables that were given.
+    Given,
+}
 
 impl Catalog {
     pub(super) fn new(
@@ -54,35 +61,65 @@ impl Catalog {
         }
     }
 
-    /// All tables of a data set that were made here, with DuckDB's files of them if they are asked for. One that is damaged is
+    /// All tables of a data set, or of all data sets, with DuckDB's files of them if they are asked for. A table that is damaged is
     /// among them: who asks for its rows is told.
-    pub(super) fn tables(&self, data: DataSet, duckdb: bool) -> Result<Vec<TableInfo>, LinkError> {
-        let DataSet::Tpch(sf) = data else {
-            return Ok(self.given.values().map(|table| info(table)).collect());
-        };
-        check_sf(sf)?;
-        let mut tables = Vec::new();
-        for entry in tpch::find(&self.data_dir, sf).tables {
+    pub(super) fn tables(
+        &self,
+        data: Option<&DataSet>,
+        duckdb: bool,
+    ) -> Result<Vec<TableInfo>, LinkError> {
+        if let Some(data) = data {
+            return Ok(match origin(data)? {
+                Origin::Tpch(sf) => self.made_tables(data, &tpch::find(&self.data_dir, sf), duckdb),
+                Origin::Given => self.given_tables().collect(),
+            });
+        }
+        let sets = tpch::list(&self.data_dir)
+            .map_err(|error| refuse(Refusal::Unavailable, error.to_string()))?;
+        let mut tables: Vec<TableInfo> = self.given_tables().collect();
+        for set in sets {
+            let data = DataSet::tpch(set.scale_factor).expect("tables are made for such only");
+            tables.extend(self.made_tables(&data, &set, duckdb));
+        }
+        Ok(tables)
+    }
+
+    /// The tables that were given.
+    fn given_tables(&self) -> impl Iterator<Item = TableInfo> {
+        self.given.values().map(|table| TableInfo {
+            data: DataSet::given(),
+            schema: table.schema().clone(),
+            rows: table.rows(),
+            segment_bytes: table.file_bytes(),
+            duckdb_bytes: None,
+            parquet_bytes: None,
+        })
+    }
+
+    /// The tables of a scale factor.
+    fn made_tables(&self, data: &DataSet, set: &TableSet, duckdb: bool) -> Vec<TableInfo> {
+        let tables = set.tables.iter().map(|entry| {
             let baseline = match duckdb {
                 true => self.baseline(data, &entry.name).ok(),
                 false => None,
             };
-            tables.push(TableInfo {
+            TableInfo {
+                data: data.clone(),
                 schema: tpch::schema(&entry.name).expect("a table set has tables of TPC-H"),
                 rows: entry.rows,
                 segment_bytes: entry.bytes,
                 duckdb_bytes: baseline.as_ref().map(|(_, files)| files.duckdb_bytes),
                 parquet_bytes: baseline.as_ref().map(|(_, files)| files.parquet_bytes),
-            });
-        }
-        Ok(tables)
+            }
+        });
+        tables.collect()
     }
 
     /// The table's segment.
-    pub(super) fn segment(&self, data: DataSet, table: &str) -> Result<Arc<Segment>, LinkError> {
-        match data {
-            DataSet::Tpch(sf) => self.made(sf, table),
-            DataSet::Given => self.given.get(table).cloned().ok_or_else(|| {
+    pub(super) fn segment(&self, data: &DataSet, table: &str) -> Result<Arc<Segment>, LinkError> {
+        match origin(data)? {
+            Origin::Tpch(sf) => self.made(data, sf, table),
+            Origin::Given => self.given.get(table).cloned().ok_or_else(|| {
                 let names: Vec<&str> = self.given.keys().map(String::as_str).collect();
                 let text = match names.is_empty() {
                     true => "it was given no tables of its own".to_owned(),
@@ -94,14 +131,9 @@ impl Catalog {
     }
 
     /// The segment of a table of TPC-H.
-    fn made(&self, sf: f64, table: &str) -> Result<Arc<Segment>, LinkError> {
-        check_sf(sf)?;
-        // The name becomes part of a path: only names that we know.
-        if !tpch::TABLES.contains(&table) {
-            let text = format!("no table `{table}`; there are {}", tpch::TABLES.join(", "));
-            return Err(refuse(Refusal::Usage, text));
-        }
-        let name = (sf.to_bits(), table.to_owned());
+    fn made(&self, data: &DataSet, sf: f64, table: &str) -> Result<Arc<Segment>, LinkError> {
+        check_table(table)?;
+        let name = (data.clone(), table.to_owned());
         let slot = Arc::clone(lock(&self.segments).entry(name.clone()).or_default());
         let mut place = lock(&slot);
         if let Some(segment) = &*place {
@@ -113,7 +145,8 @@ impl Catalog {
             lock(&self.segments).remove(&name);
             match error {
                 DataError::Missing { .. } => {
-                    self.missing(sf, &format!("{table} at scale factor {sf}"))
+                    let what = format!("{table} at scale factor {sf}");
+                    self.missing(sf, table, &what)
                 }
                 DataError::Segment(error) => damaged(&error),
                 other => refuse(Refusal::Unavailable, other.to_string()),
@@ -125,7 +158,7 @@ impl Catalog {
     /// A connection to DuckDB over the table's own file.
     pub(super) fn duckdb(
         &self,
-        data: DataSet,
+        data: &DataSet,
         table: &str,
         threads: usize,
     ) -> Result<Lease<'_>, LinkError> {
@@ -135,14 +168,14 @@ impl Catalog {
             path: files.duckdb_path,
             temp_dir: self.data_dir.join("tmp"),
         };
-        let name = (tpch_only(data)?.to_bits(), table.to_owned());
+        let name = (data.clone(), table.to_owned());
         self.duckdb_pool.connect(&name, threads, opening)
     }
 
     /// One of the table's files, to be sent whole.
     pub(super) fn file(
         &self,
-        data: DataSet,
+        data: &DataSet,
         table: &str,
         format: FileFormat,
     ) -> Result<(File, u64), LinkError> {
@@ -161,7 +194,7 @@ impl Catalog {
     /// Drops a file from the page cache and what its engine holds of it; refuses if much of it stays in the page cache.
     pub(super) fn make_cold(
         &self,
-        data: DataSet,
+        data: &DataSet,
         table: &str,
         format: FileFormat,
     ) -> Result<(), LinkError> {
@@ -171,7 +204,7 @@ impl Catalog {
         }
         if format == FileFormat::DuckDb {
             // Open again, as our segment is: the next run pays for reading, not for opening.
-            let name = (tpch_only(data)?.to_bits(), table.to_owned());
+            let name = (data.clone(), table.to_owned());
             if let Some(threads) = self.duckdb_pool.close(&name)? {
                 self.duckdb(data, table, threads)?;
             }
@@ -199,60 +232,57 @@ impl Catalog {
     }
 
     /// DuckDB, and its files of the table.
-    fn baseline(&self, data: DataSet, table: &str) -> Result<(Library, Baseline), LinkError> {
-        let sf = tpch_only(data)?;
-        check_sf(sf)?;
+    fn baseline(&self, data: &DataSet, table: &str) -> Result<(Library, Baseline), LinkError> {
+        let Origin::Tpch(sf) = origin(data)? else {
+            let text = "DuckDB has files of TPC-H's tables only";
+            return Err(refuse(Refusal::Usage, text));
+        };
+        check_table(table)?;
         let library =
             Library::find().map_err(|missing| refuse(Refusal::Unavailable, missing.to_string()))?;
-        if table != TABLE {
-            let text = format!("DuckDB's files hold {} only", TABLE);
-            return Err(refuse(Refusal::Usage, text));
-        }
-        match tpch_baseline::find(library, &self.data_dir, sf) {
+        match tpch_baseline::find(library, &self.data_dir, sf, table) {
             Some(files) => Ok((library, files)),
-            None => Err(self.missing(sf, &format!("DuckDB's file at scale factor {sf}"))),
+            None => {
+                let what = format!("DuckDB's file of {table} at scale factor {sf}");
+                Err(self.missing(sf, table, &what))
+            }
         }
     }
 
-    fn missing(&self, sf: f64, what: &str) -> LinkError {
+    fn missing(&self, sf: f64, table: &str, what: &str) -> LinkError {
         let dir = self.data_dir.display();
         refuse(
             Refusal::Unavailable,
             format!(
-                "it has no {what} in {dir}: run `dpb pushdown --sf {sf} --data-dir {dir}` on its machine once"
+                "it has no {what} in {dir}: run `dpb pushdown --sf {sf} --table {table} --prepare --data-dir {dir}` on its machine \
+                 once"
             ),
         )
     }
 }
 
-/// The description of a table that was given.
-fn info(segment: &Segment) -> TableInfo {
-    TableInfo {
-        schema: segment.schema().clone(),
-        rows: segment.rows(),
-        segment_bytes: segment.file_bytes(),
-        duckdb_bytes: None,
-        parquet_bytes: None,
-    }
-}
-
-/// The scale factor of the tables that DuckDB's files hold.
-fn tpch_only(data: DataSet) -> Result<f64, LinkError> {
-    match data {
-        DataSet::Tpch(sf) => Ok(sf),
-        DataSet::Given => {
-            let text = format!("DuckDB's files hold TPC-H's {TABLE} only");
+/// Where a data set comes from.
+fn origin(data: &DataSet) -> Result<Origin, LinkError> {
+    match data.scale_factor() {
+        Some(sf) => Ok(Origin::Tpch(sf)),
+        None if data.is_given() => Ok(Origin::Given),
+        None => {
+            let (least, most) = (tpch::SCALE_FACTORS.start(), tpch::SCALE_FACTORS.end());
+            let given = DataSet::given();
+            let text = format!(
+                "no data set `{data}`; there are `{given}`, and `tpch-sfN` for TPC-H at a scale factor of {least} to {most}"
+            );
             Err(refuse(Refusal::Usage, text))
         }
     }
 }
 
-fn check_sf(sf: f64) -> Result<(), LinkError> {
-    if tpch::SCALE_FACTORS.contains(&sf) {
+/// Refuses what is no table of TPC-H. The name becomes part of a path: only names that we know.
+fn check_table(table: &str) -> Result<(), LinkError> {
+    if tpch::TABLES.contains(&table) {
         return Ok(());
     }
-    let (least, most) = (tpch::SCALE_FACTORS.start(), tpch::SCALE_FACTORS.end());
-    let text = format!("{sf} is no scale factor; it is {least} to {most}");
+    let text = format!("no table `{table}`; there are {}", tpch::TABLES.join(", "));
     Err(refuse(Refusal::Usage, text))
 }
 
@@ -283,14 +313,15 @@ mod tests {
             &Arc::default(),
             &clock,
         );
-        let slow = (0.001f64.to_bits(), "nation".to_owned());
+        let tpch = |sf| DataSet::tpch(sf).unwrap();
+        let slow = (tpch(0.001), "nation".to_owned());
         let slot = Arc::clone(lock(&catalog.segments).entry(slow).or_default());
         let opening = lock(&slot);
-        assert_eq!(catalog.segment(0.001.into(), "region").unwrap().rows(), 5);
+        assert_eq!(catalog.segment(&tpch(0.001), "region").unwrap().rows(), 5);
         drop(opening);
         // What is not there leaves nothing behind.
-        assert!(catalog.segment(0.001.into(), "nation").is_err());
-        assert!(catalog.segment(0.002.into(), "region").is_err());
+        assert!(catalog.segment(&tpch(0.001), "nation").is_err());
+        assert!(catalog.segment(&tpch(0.002), "region").is_err());
         assert_eq!(lock(&catalog.segments).len(), 1);
     }
 }

@@ -23,7 +23,7 @@ use super::{DUCKDB_BYTES_MIN, lock};
 use crate::duckdb::{
     BATCH_ROWS, CHUNK_ROWS, Config, Connection, Database, Delivery, Error, Library,
 };
-use crate::service::protocol::Refusal;
+use crate::service::protocol::{DataSet, Refusal};
 
 /// What is reserved at least for a result that is finished first, so that its bound is far from the rows that are expected:
 /// DuckDB plans otherwise for a bound of few rows.
@@ -33,8 +33,8 @@ const STREAM_BYTES: u64 = 1 << 20;
 /// Bytes of a text value, for the estimate of a row's size.
 const TEXT_BYTES: u64 = 32;
 
-/// A table of a data set: the scale factor's bits, and the table.
-pub(super) type Name = (u64, String);
+/// A table of a data set.
+pub(super) type Name = (DataSet, String);
 
 /// DuckDB, and who uses it.
 pub(super) struct DuckDbPool {
@@ -305,6 +305,7 @@ mod tests {
             table: "lineitem".to_owned(),
             predicate: Predicate::Constant(Some(true)),
             output: Output::Rows((0..16).collect()),
+            limit: None,
         };
         let output = scan::output_schema(&tpch::schema("lineitem").unwrap(), &query).unwrap();
         let kept = QUEUE_BATCHES + 1;

@@ -82,13 +82,13 @@ fn answer(
         Request::Capabilities { wanted } => capabilities(shared, wanted),
         Request::Describe { data } => {
             let duckdb = wanted & CAPABILITY_DUCKDB != 0;
-            Reply::Tables(shared.catalog.tables(data, duckdb)?)
+            Reply::Tables(shared.catalog.tables(data.as_ref(), duckdb)?)
         }
         Request::Pick {
             data,
             table,
             selectivity,
-        } => pick(shared, link, data, &table, selectivity)?,
+        } => pick(shared, link, &data, &table, selectivity)?,
         Request::Cold { .. } if !shared.options.cold => {
             let text = "it keeps its caches, which others use too: start it with --allow-cold, or run without --cold";
             return Err(refuse(Refusal::Unavailable, text));
@@ -98,7 +98,7 @@ fn answer(
             table,
             format,
         } => {
-            shared.catalog.make_cold(data, &table, format)?;
+            shared.catalog.make_cold(&data, &table, format)?;
             Reply::Dropped
         }
         Request::Usage { reset_peak } => Reply::Usage(usage::of_this_process(reset_peak)),
@@ -107,10 +107,15 @@ fn answer(
             data,
             table,
             format,
-        } => return send_file(shared, link, data, &table, format),
+        } => return send_file(shared, link, &data, &table, format),
         Request::Bulk { offer } => Reply::Bulk(open_transport(shared, link, &offer)),
     };
-    link.send(Tag::Reply, &protocol::encode(&reply))
+    let body = protocol::encode(&reply);
+    if body.len() > Tag::Reply.body_bytes_max() {
+        let text = "it has too many tables for one list: ask for one data set";
+        return Err(refuse(Refusal::Usage, text));
+    }
+    link.send(Tag::Reply, &body)
 }
 
 /// Opens a transport beside TCP to the client's ring; says what the client needs to know of it, or why there is none.
@@ -141,7 +146,7 @@ fn open_transport(shared: &Shared, link: &mut Link, offer: &[u8]) -> Result<Vec<
 fn pick(
     shared: &Shared,
     link: &Link,
-    data: DataSet,
+    data: &DataSet,
     table: &str,
     share: f64,
 ) -> Result<Reply, LinkError> {
@@ -167,7 +172,7 @@ fn pick(
 fn send_file(
     shared: &Shared,
     link: &mut Link,
-    data: DataSet,
+    data: &DataSet,
     table: &str,
     format: FileFormat,
 ) -> Conversed {

@@ -121,7 +121,7 @@ impl<'a> ReadyScan<'a> {
         request: ScanRequest,
     ) -> Result<Self, LinkError> {
         let query = Arc::new(request.query);
-        let segment = shared.catalog.segment(request.data, &query.table)?;
+        let segment = shared.catalog.segment(&request.data, &query.table)?;
         check_schema(segment.schema(), request.schema)?;
         let usage = |e: &dyn std::fmt::Display| refuse(Refusal::Usage, e.to_string());
         let is_ours = matches!(
@@ -228,11 +228,12 @@ impl<'a> ReadyScan<'a> {
             sql: sql::query_to_sql(&self.query, self.segment.schema(), &self.query.table),
             output,
             table_rows: self.segment.rows(),
-            rows_expected: self.rows_expected,
+            // A text with a LIMIT of its own takes no second one.
+            rows_expected: self.rows_expected.filter(|_| self.query.limit.is_none()),
             batch_rows: duckdb_pool::batch_rows(output, memory_bytes, KEPT_BATCHES),
         };
         let sink = |batch| exchange.outbox.put(Outgoing::Batch(batch));
-        let of = (self.data, &*self.query.table);
+        let of = (&self.data, &*self.query.table);
         let halt = &exchange.halt;
         let scanned = duckdb_scan(shared, of, self.threads, scan, halt, &sink, &rows_ended);
         if let Err(error) = scanned {
@@ -287,7 +288,7 @@ impl<T> Drop for Finish<'_, T> {
 /// Runs DuckDB's scan, and says when its rows have ended, which is before DuckDB has tidied up.
 fn duckdb_scan(
     shared: &Shared,
-    (data, table): (DataSet, &str),
+    (data, table): (&DataSet, &str),
     threads: usize,
     scan: duckdb_pool::Scan<'_>,
     halt: &Halt,

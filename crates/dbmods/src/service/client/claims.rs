@@ -29,12 +29,17 @@ fn disbelieve(claim: impl Into<String>) -> LinkError {
     LinkError::Disbelieved(claim.into())
 }
 
-/// Tables of TPC-H are those that the generator makes, with their columns and as many rows. Others are such that a segment can hold
-/// them, with names that a terminal can show.
-pub(super) fn tables(tables: &[TableInfo], data: DataSet) -> Result<(), LinkError> {
-    tables.iter().try_for_each(|table| match data {
-        DataSet::Tpch(sf) => made(table, sf),
-        DataSet::Given => given(table),
+/// Tables are of the data set that was asked for, if one was. Tables of TPC-H are those that the generator makes, with their columns
+/// and as many rows. Others are such that a segment can hold them, with names that a terminal can show.
+pub(super) fn tables(tables: &[TableInfo], asked: Option<&DataSet>) -> Result<(), LinkError> {
+    tables.iter().try_for_each(|table| {
+        if asked.is_some_and(|asked| *asked != table.data) {
+            return Err(disbelieve("a table of another data set than was asked for"));
+        }
+        match table.data.scale_factor() {
+            Some(sf) => made(table, sf),
+            None => given(table),
+        }
     })
 }
 
@@ -133,9 +138,9 @@ impl Arriving {
     pub(super) fn of(request: &ScanRequest, table: Option<&Schema>, table_rows: u64) -> Self {
         let query = &request.query;
         let schema = table.and_then(|table| scan::output_schema(table, query).ok());
-        let text_bytes_max = match request.data {
-            DataSet::Tpch(_) => TEXT_BYTES_MAX,
-            DataSet::Given => STRING_BYTES_MAX,
+        let text_bytes_max = match request.data.scale_factor() {
+            Some(_) => TEXT_BYTES_MAX,
+            None => STRING_BYTES_MAX,
         };
         let fields = schema.iter().flat_map(|schema| schema.fields());
         let widths = fields.map(|field| match field.data_type() {
@@ -146,6 +151,9 @@ impl Arriving {
             Output::Aggregate(aggregate) if aggregate.group_by.is_empty() => 1,
             _ => table_rows,
         };
+        // A partial aggregate has all groups: who adds it up cuts the result.
+        let limit = query.limit.filter(|_| !request.partial);
+        let rows_max = rows_max.min(limit.unwrap_or(u64::MAX));
         Self {
             // A byte more than what is valid.
             row_bytes_max: widths.map(|width| width + 1).sum(),

@@ -17,14 +17,14 @@ impl Client {
     /// [`ClientError`]; among them a file that is longer than `bytes_max`, or than the agent announced.
     pub fn fetch(
         &mut self,
-        data: impl Into<DataSet>,
+        data: &DataSet,
         table: &str,
         format: FileFormat,
         bytes_max: u64,
         file: &mut File,
     ) -> Result<u64, ClientError> {
         let request = Request::Fetch {
-            data: data.into(),
+            data: data.clone(),
             table: table.to_owned(),
             format,
         };

@@ -1,6 +1,7 @@
 //! A scan: its batches as they arrive, or what the agent accumulated of an aggregate.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -36,12 +37,29 @@ type BatchSink<'a> = dyn FnMut(&RecordBatch) -> ControlFlow<()> + 'a;
 
 /// The receiver of what arrives.
 enum Receiver<'a> {
-    Rows(&'a mut BatchSink<'a>),
+    Rows {
+        sink: &'a mut BatchSink<'a>,
+        /// Set from outside once no more rows are wanted; `None` if the sink alone knows.
+        enough: Option<&'a AtomicBool>,
+    },
     Partial {
         merged: &'a mut Merged,
         /// The reason why the agent's part cannot be added, which ends no conversation.
         failed: Option<ScanError>,
     },
+}
+
+impl Receiver<'_> {
+    /// True if somebody else has found that no more rows are wanted.
+    fn has_enough(&self) -> bool {
+        match self {
+            Receiver::Rows {
+                enough: Some(enough),
+                ..
+            } => enough.load(Ordering::Relaxed),
+            _ => false,
+        }
+    }
 }
 
 impl Client {
@@ -60,7 +78,22 @@ impl Client {
             partial: false,
             ..request
         };
-        self.receive(request, &mut Receiver::Rows(sink))
+        self.receive(request, &mut Receiver::Rows { sink, enough: None })
+    }
+
+    /// The same, stopped once `enough` is set; it is looked at whenever the agent gives a sign of life.
+    pub(super) fn scan_until(
+        &mut self,
+        request: ScanRequest,
+        enough: &AtomicBool,
+        sink: &mut dyn FnMut(&RecordBatch) -> ControlFlow<()>,
+    ) -> Result<Scanned, ClientError> {
+        let request = ScanRequest {
+            partial: false,
+            ..request
+        };
+        let enough = Some(enough);
+        self.receive(request, &mut Receiver::Rows { sink, enough })
     }
 
     /// Runs an aggregate's scan and adds what the agent has accumulated to `merged`, which is of the same query. So the aggregate over a
@@ -102,7 +135,7 @@ impl Client {
         receiver: &mut Receiver<'_>,
     ) -> Result<Scanned, ClientError> {
         let started_ns = self.link.clock().now_ns();
-        let (data, table) = (request.data, &request.query.table);
+        let (data, table) = (&request.data, &request.query.table);
         let schema = self.table_schema(data, table)?;
         let table_rows = self.table_rows(data, table);
         let arriving = Arriving::of(&request, schema.as_ref(), table_rows);
@@ -170,20 +203,21 @@ impl Client {
         let body = self.spare.receive(&mut self.link, header)?;
         let batch = decode_batch(&body.slice_with_length(0, header.len), schema)?;
         arriving.batch(&batch, header.len)?;
-        let given = match (batch.num_rows(), receiver) {
+        let given = match (batch.num_rows(), &mut *receiver) {
             (0, _) => {
                 self.link.charge(EMPTY_BATCH)?;
                 None
             }
-            (_, Receiver::Rows(sink)) => {
-                let given = sink(&batch);
-                if given.is_break() {
-                    self.link.send(Tag::Stop, &[])?;
-                }
-                Some(given)
-            }
+            (_, Receiver::Rows { sink, .. }) => Some(sink(&batch)),
             (_, Receiver::Partial { .. }) => return Err(LinkError::OutOfPlace(header.tag)),
         };
+        let given = match receiver.has_enough() {
+            true => Some(ControlFlow::Break(())),
+            false => given,
+        };
+        if given.is_some_and(|given| given.is_break()) {
+            self.link.send(Tag::Stop, &[])?;
+        }
         drop(batch);
         self.spare.give_back(body);
         Ok(given)

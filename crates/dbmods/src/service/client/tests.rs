@@ -22,7 +22,11 @@ use crate::query::{CompareOp, Literal, Output, Query, Scalar};
 use crate::service::agent::{Agent, AgentOptions};
 use crate::service::protocol::{Description, End, Refusal, TAGS};
 
-const SF: f64 = 0.01;
+/// The data set of all questions.
+fn data() -> DataSet {
+    DataSet::tpch(0.01).unwrap()
+}
+
 const ROWS: u64 = 60_175;
 
 mod bulk;
@@ -110,7 +114,13 @@ fn no_more_of_a_file_is_taken_than_was_announced_and_expected() {
         answer.extend(frame(Tag::End, &protocol::encode(&end)));
         let mut client = Client::connect(&stranger(answer), &[], 0).unwrap();
         let mut file = tempfile::tempfile().unwrap();
-        let fetched = client.fetch(1.0, "lineitem", FileFormat::Parquet, bytes_max, &mut file);
+        let fetched = client.fetch(
+            &data(),
+            "lineitem",
+            FileFormat::Parquet,
+            bytes_max,
+            &mut file,
+        );
         (fetched, file.metadata().unwrap().len())
     };
     let (fetched, len) = fetch(3000, &[1000, 2000], 3000);
@@ -245,10 +255,11 @@ fn scan_of(output: Output) -> ScanRequest {
         table: "lineitem".into(),
         predicate: Predicate::Constant(Some(true)),
         output,
+        limit: None,
     };
     ScanRequest {
         batch_rows: 1000,
-        ..ScanRequest::new(SF, &crate::tpch::schema("lineitem").unwrap(), query)
+        ..ScanRequest::new(data(), &crate::tpch::schema("lineitem").unwrap(), query)
     }
 }
 
@@ -256,14 +267,14 @@ type Question = fn(&mut Client) -> Result<(), ClientError>;
 
 /// What a client may ask.
 const QUESTIONS: [Question; 6] = [
-    |client| client.describe(SF).map(drop),
-    |client| client.pick(SF, "lineitem", 0.1).map(drop),
+    |client| client.describe(&data()).map(drop),
+    |client| client.pick(&data(), "lineitem", 0.1).map(drop),
     |client| client.usage(true).map(drop),
-    |client| client.make_cold(SF, "lineitem", FileFormat::Segment),
+    |client| client.make_cold(&data(), "lineitem", FileFormat::Segment),
     |client| scan_all(client).map(drop),
     |client| {
         let mut file = tempfile::tempfile().unwrap();
-        let fetched = client.fetch(SF, "lineitem", FileFormat::Parquet, 1 << 30, &mut file);
+        let fetched = client.fetch(&data(), "lineitem", FileFormat::Parquet, 1 << 30, &mut file);
         fetched.map(drop)
     },
 ];
@@ -547,6 +558,7 @@ fn rows_that_nobody_asked_for_are_refused() {
 
 fn lineitem() -> TableInfo {
     TableInfo {
+        data: data(),
         schema: tpch::schema("lineitem").unwrap(),
         rows: ROWS,
         segment_bytes: 1,
@@ -583,7 +595,7 @@ fn a_run_whose_figures_contradict_each_other_gives_no_numbers() {
                 _ => write(link, &rest),
             });
             let test = Test {
-                sf: SF,
+                data: data(),
                 query: scan_of(Output::Rows(vec![0, 15])).query,
                 threads: 2,
                 batch_rows: 1000,
@@ -678,6 +690,8 @@ fn what_an_agent_says_of_itself_is_checked_where_it_enters() {
         described(&|table| table.schema.columns.truncate(3)),
         described(&|table| table.schema.columns.swap(4, 5)),
         described(&|table| table.schema.table = "part".into()),
+        described(&|table| table.data = DataSet::tpch(1.0).unwrap()),
+        described(&|table| table.data = DataSet::given()),
         picked(99, 0.1),
         picked(15, 0.1),
         picked(1, f64::NAN),

@@ -54,13 +54,14 @@ fn a_predicate_nested_without_bound_is_an_error_and_not_a_stack_overflow() {
     // `Not(Not(Not(…)))`: one byte a level.
     let not = encode(&Predicate::Not(Box::new(Predicate::Constant(None))))[0];
     let scan = Request::Scan(ScanRequest {
-        data: DataSet::Tpch(1.0),
+        data: DataSet::tpch(1.0).unwrap(),
         schema: 0,
         engine: Engine::Dpb,
         query: Query {
             table: String::new(),
             predicate: Predicate::Constant(None),
             output: Output::Rows(vec![]),
+            limit: None,
         },
         threads: 1,
         batch_rows: 1,
@@ -68,8 +69,8 @@ fn a_predicate_nested_without_bound_is_an_error_and_not_a_stack_overflow() {
         partial: false,
     });
     let shallow = encode(&scan);
-    // The request's kind, the data set's kind and number, schema, engine, the name's length.
-    let table_ends = 1 + (1 + 8) + 1 + 1 + 1;
+    // The request's kind, the data set's name and its length, schema, engine, the table's length.
+    let table_ends = 1 + (1 + "tpch-sf1".len()) + 1 + 1 + 1;
     let mut deep = shallow[..table_ends].to_vec();
     deep.extend(std::iter::repeat_n(not, 60_000));
     deep.extend_from_slice(&shallow[table_ends..]);

@@ -2,7 +2,7 @@
 
 use super::super::token::{Token, is_symbol};
 use super::{Parser, Result};
-use crate::query::{Aggregate, AggregateCall, GROUP_BY_MAX, Output, Predicate, Query};
+use crate::query::{Aggregate, AggregateCall, GROUP_BY_MAX, LIMIT_MAX, Output, Predicate, Query};
 use crate::schema::Schema;
 
 /// Reads a statement over the table of `schema`.
@@ -18,12 +18,14 @@ pub(in crate::query::sql) fn query(schema: &Schema, text: &str) -> Result<Query>
         false => Predicate::Constant(Some(true)),
     };
     let output = parser.output_of(list)?;
+    let limit = parser.limit()?;
     parser.tokens.take(";");
     parser.end("the end")?;
     let query = Query {
         table: schema.table.clone(),
         predicate,
         output,
+        limit,
     };
     query
         .check(schema)
@@ -80,6 +82,24 @@ impl Parser<'_> {
             }
             _ => Err(self.expected("the table's name")),
         }
+    }
+
+    /// The number behind LIMIT, if there is one.
+    fn limit(&mut self) -> Result<Option<u64>> {
+        if !self.tokens.take_word("LIMIT") {
+            return Ok(None);
+        }
+        let (token, at) = self.tokens.peek();
+        let Token::Number(digits) = token else {
+            return Err(self.expected("a number of rows"));
+        };
+        let limit = digits.parse().ok().filter(|&limit| limit <= LIMIT_MAX);
+        let Some(limit) = limit else {
+            let message = format!("LIMIT takes a whole number up to {LIMIT_MAX}");
+            return Err(self.error(at, message));
+        };
+        self.tokens.advance();
+        Ok(Some(limit))
     }
 
     /// The output that the list asks for, with the GROUP BY that may follow.

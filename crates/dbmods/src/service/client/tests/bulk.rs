@@ -12,7 +12,7 @@ use dpb_link::bulk::{Connector, Offer, Ring, Transport};
 use dpb_link::testing::{Device, Fault};
 use dpb_link::{LinkError, Refusal};
 
-use super::welcomed;
+use super::{data, welcomed};
 use crate::compare::digest::Digest;
 use crate::query::{Output, Predicate, Query};
 use crate::service::agent::{Agent, AgentOptions, TRANSPORTS_MAX};
@@ -98,12 +98,13 @@ impl Drop for Serving {
 fn everything() -> ScanRequest {
     ScanRequest {
         schema: tpch::schema("lineitem").unwrap().fingerprint(),
-        data: SF.into(),
+        data: data(),
         engine: Engine::Dpb,
         query: Query {
             table: "lineitem".into(),
             predicate: Predicate::Constant(Some(true)),
             output: Output::Rows((0..16).collect()),
+            limit: None,
         },
         threads: 2,
         batch_rows: 2000,
@@ -125,7 +126,7 @@ fn scan(client: &mut Client) -> Result<Digest, ClientError> {
 fn fetch(client: &mut Client) -> Vec<u8> {
     let mut file = tempfile::tempfile().unwrap();
     let format = FileFormat::Segment;
-    let bytes = client.fetch(SF, "lineitem", format, u64::MAX, &mut file);
+    let bytes = client.fetch(&data(), "lineitem", format, u64::MAX, &mut file);
     let mut read = vec![0; bytes.unwrap() as usize];
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut read, 0).unwrap();
     read
