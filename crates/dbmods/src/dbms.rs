@@ -10,13 +10,14 @@
 //! * [`answer`], [`answers`]: what comes back, as text; the answers that are known, and how two are compared.
 //! * [`database`]: the file with all eight tables, made once from the segments.
 //! * [`page_cache`]: a file dropped from it, and whether that came about.
-//! * [`stock`]: DuckDB over its own file.
+//! * [`stock`]: DuckDB over its own file; [`fetch`]: over files that cross a link first.
 //! * [`pushed`]: DuckDB over tables that a [`source`] scans, by [`filters`] that both understand.
 //! * [`session`]: queries in a process of their own, asked line by line; what each run took.
 
 pub mod answer;
 pub mod answers;
 pub mod database;
+pub mod fetch;
 pub mod filters;
 pub mod page_cache;
 pub mod pushed;

@@ -721,7 +721,7 @@ fn client_failure(error: ClientError) -> Failure {
 }
 
 /// A link's pace.
-fn gbps(text: &str) -> Result<f64, String> {
+pub(super) fn gbps(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(0.0) => Ok(0.0),
         Ok(value) if (0.001..=10_000.0).contains(&value) => Ok(value),

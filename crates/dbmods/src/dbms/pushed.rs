@@ -197,6 +197,7 @@ impl PushedTable for Remote {
             table: self.schema.table.clone(),
             predicate,
             output: Output::Rows(columns.to_vec()),
+            limit: None,
         };
         let log = Arc::clone(&self.log);
         let flow = Flow::start(&self.source, self.schema.clone(), query, move |counts| {

@@ -3,6 +3,7 @@
 //! The process is told what to open by its first line of input, [`Opening`], and says what that took. Each further line is a query's number,
 //! answered by a line that says what the run took and has its rows. It ends when its input does.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use dpb_link::Connect;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
+use super::fetch::FetchingDuckDb;
 use super::pushed::{PushedDuckDb, ScanNote};
 use super::queries;
 use super::source::{AgentSource, OwnSource, Pace};
@@ -51,8 +53,10 @@ pub enum Engine {
         /// TPC-H's scale factor.
         scale_factor: f64,
     },
-    /// Our scan, at an agent on this machine.
+    /// Our scan, at an agent.
     Agent(AgentAt),
+    /// DuckDB, over files of its own that come from an agent each time.
+    Fetch(AgentAt),
 }
 
 /// An agent on this machine, or one whose credentials lie in a file.
@@ -98,6 +102,8 @@ pub struct Run {
     pub answer: Answer,
     /// What the scans did, where they are not DuckDB's own.
     pub scans: Vec<ScanNote>,
+    /// Bytes that came over a link.
+    pub link_bytes: u64,
 }
 
 /// A line that the process says.
@@ -117,6 +123,7 @@ pub enum Said {
 enum Opened {
     Stock(Stock),
     Pushed(PushedDuckDb),
+    Fetching(Box<FetchingDuckDb>),
 }
 
 /// How an agent is connected to, or why it cannot be.
@@ -191,6 +198,18 @@ impl Opening {
                 let stock = Stock::open(library, &path, &settings);
                 Ok(Opened::Stock(stock.map_err(|error| failed(&error))?))
             }
+            Engine::Fetch(agent) => {
+                let settings = Settings {
+                    threads: self.threads as usize,
+                    memory_bytes_max: self.memory_bytes_max,
+                    spill: self.spill,
+                };
+                let at = connect(&agent).map_err(Said::Failed)?;
+                let fetching =
+                    FetchingDuckDb::connect(library, at, agent.scale_factor, settings);
+                let fetching = fetching.map_err(Said::Unsupported)?;
+                Ok(Opened::Fetching(Box::new(fetching)))
+            }
             Engine::Own {
                 data_dir,
                 scale_factor,
@@ -215,17 +234,25 @@ impl Opened {
         let mut took = None;
         let ended = || took = Some(watched.stop());
         let outcome = match self {
-            Self::Stock(stock) => stock.run(query.sql, ended).map(|answer| (answer, Vec::new())),
-            Self::Pushed(pushed) => pushed.run(query, ended).inspect(|(_, scans)| {
+            Self::Stock(stock) => stock
+                .run(query.sql, ended)
+                .map(|answer| (answer, Vec::new(), 0)),
+            Self::Fetching(fetching) => fetching
+                .run(query, &mut || watched.pause(), ended)
+                .map(|(answer, fetched)| (answer, Vec::new(), fetched.link_bytes)),
+            Self::Pushed(pushed) => pushed.run(query, ended).map(|(answer, scans)| {
                 // The next run's plan knows what this one has seen.
-                pushed.expect(scans);
+                pushed.expect(&scans);
+                let link_bytes = scans.iter().map(|scan| scan.counts.link_bytes).sum();
+                (answer, scans, link_bytes)
             }),
         };
         match (outcome, took) {
-            (Ok((answer, scans)), Some(took)) => Said::Ran(Box::new(Run {
+            (Ok((answer, scans, link_bytes)), Some(took)) => Said::Ran(Box::new(Run {
                 took,
                 answer,
                 scans,
+                link_bytes,
             })),
             (Ok(_), None) => Said::Failed("the run's end was not seen".to_owned()),
             (Err(why), _) => Said::Failed(format!("{}: {why}", query.name())),
@@ -240,6 +267,8 @@ struct Watched {
     started_ns: u64,
     cpu_s: f64,
     read_bytes: Option<u64>,
+    /// The time that is left out so far, and since when more is.
+    left_out: Cell<(u64, Option<u64>)>,
 }
 
 impl Watched {
@@ -252,11 +281,22 @@ impl Watched {
             clock,
             cpu_s,
             read_bytes: read_bytes(),
+            left_out: Cell::default(),
         }
     }
 
+    /// Begins to leave time out, or ends it.
+    fn pause(&self) {
+        let now_ns = self.clock.now_ns();
+        self.left_out.set(match self.left_out.get() {
+            (so_far_ns, None) => (so_far_ns, Some(now_ns)),
+            (so_far_ns, Some(since_ns)) => (so_far_ns + now_ns.saturating_sub(since_ns), None),
+        });
+    }
+
     fn stop(&self) -> Took {
-        let elapsed_s = self.clock.now_ns().saturating_sub(self.started_ns) as f64 / 1e9;
+        let started_ns = self.started_ns + self.left_out.get().0;
+        let elapsed_s = self.clock.now_ns().saturating_sub(started_ns) as f64 / 1e9;
         let Interference {
             core_wait_s,
             context_switches_involuntary,

@@ -78,6 +78,7 @@ impl Source for SegmentSource {
             table: schema.table.clone(),
             predicate: Predicate::Constant(Some(true)),
             output: Output::Rows((0..schema.columns.len() as u32).collect()),
+            limit: None,
         };
         Box::new(Rows {
             batches: self.table.scan(&all).map_err(|error| error.to_string()),

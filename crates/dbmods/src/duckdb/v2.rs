@@ -18,12 +18,12 @@ mod function;
 mod raw;
 mod sys;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use expression::{Comparison, Expression, Type, Value};
 
-/// The versions of DuckDB whose functions are known: they are unstable, and another version may change them.
-const VERSIONS: &str = "v2.0.";
+/// The begin of the versions of DuckDB whose functions are known: they are unstable, and another version may change them.
+pub(crate) const VERSIONS: &str = "v2.0.";
 
 /// A table that is not DuckDB's.
 pub trait PushedTable: Send + Sync + 'static {

@@ -11,7 +11,7 @@ use crate::query::Query;
 use crate::schema::Schema;
 use crate::scan::operator::BATCH_ROWS;
 use crate::service::client::{Client, ClientError};
-use crate::service::protocol::{DataSet, Engine, FileFormat, ScanRequest, TableInfo};
+use crate::service::protocol::{DataSet, Engine, FileFormat, ScanRequest, TableInfo, Usage};
 use crate::tpch::TABLES;
 
 /// TPC-H's tables at an agent.
@@ -37,8 +37,8 @@ impl AgentSource {
         pace: Pace,
     ) -> Result<Self, String> {
         let mut client = open(&connect).map_err(|error| error.to_string())?;
-        let data = DataSet::Tpch(scale_factor);
-        let tables = client.describe(data).map_err(|error| error.to_string())?;
+        let data = DataSet::tpch(scale_factor).map_err(|error| error.to_string())?;
+        let tables = client.describe(&data).map_err(|error| error.to_string())?;
         let has = |name: &&str| tables.iter().any(|info| info.schema.table == *name);
         if let Some(missing) = TABLES.iter().find(|name| !has(name)) {
             return Err(format!(
@@ -55,18 +55,33 @@ impl AgentSource {
         })
     }
 
-    /// Has the agent drop these tables from its caches.
+    /// Has the agent drop these tables' files from its caches.
     ///
     /// # Errors
     /// The agent's words.
-    pub fn make_cold(&self, tables: impl IntoIterator<Item = &'static str>) -> Result<(), String> {
+    pub fn make_cold(
+        &self,
+        tables: impl IntoIterator<Item = &'static str>,
+        format: FileFormat,
+    ) -> Result<(), String> {
         let mut client = self.client().map_err(|error| error.to_string())?;
         for table in tables {
-            let cold = client.make_cold(self.data, table, FileFormat::Segment);
+            let cold = client.make_cold(&self.data, table, format);
             cold.map_err(|error| error.to_string())?;
         }
         self.idle().push(client);
         Ok(())
+    }
+
+    /// What the agent's process has used; with `reset_peak` a new peak of its memory starts.
+    ///
+    /// # Errors
+    /// The agent's words.
+    pub fn usage(&self, reset_peak: bool) -> Result<Usage, String> {
+        let mut client = self.client().map_err(|error| error.to_string())?;
+        let usage = client.usage(reset_peak).map_err(|error| error.to_string())?;
+        self.idle().push(client);
+        Ok(usage)
     }
 
     /// The stand-in for hardware that the agent has, if it has one.
@@ -103,7 +118,7 @@ impl Source for AgentSource {
     fn scan(&self, schema: &Schema, query: Query, queue: &Queue) -> Result<ScanCounts, String> {
         let mut client = self.client().map_err(|error| error.to_string())?;
         let request = ScanRequest {
-            data: self.data,
+            data: self.data.clone(),
             schema: schema.fingerprint(),
             engine: Engine::Dpb,
             query,

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::expression::{Comparison, Expression, Type, Value};
 use super::sys::{
-    ChunkHandle, ConnectionHandle, EnvironmentHandle, ErrorHandle, ExpressionHandle, FactoryHandle,
+    AttachOptionsHandle, ChunkHandle, ConnectionHandle, EnvironmentHandle, ErrorHandle, ExpressionHandle, FactoryHandle,
     Functions, Huge, Index, InstanceHandle, ResultHandle, StatementHandle, StatementsHandle,
     Status, Str, TypeHandle, ValueHandle, VectorHandle, node, type_id,
 };
@@ -131,6 +131,7 @@ impl Instance {
     ) -> Result<Self, Refusal> {
         let names: Vec<Str> = options.iter().map(|(name, _)| Str::of(name)).collect();
         let values: Vec<Str> = options.iter().map(|(_, value)| Str::of(value)).collect();
+        let memory = Str::of(":memory:");
         let mut instance = Self {
             api,
             environment: EnvironmentHandle::NULL,
@@ -149,6 +150,17 @@ impl Instance {
                     values.as_ptr(),
                     names.len() as Index,
                     &raw mut instance.handle,
+                    error,
+                )
+            })?;
+            // An instance begins without a database; views need one.
+            tried(api, |error| {
+                (api.duckdb_v2_instance_attach)(
+                    instance.handle,
+                    std::ptr::null(),
+                    &raw const memory,
+                    AttachOptionsHandle::NULL,
+                    true,
                     error,
                 )
             })?;

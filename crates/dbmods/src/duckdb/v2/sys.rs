@@ -26,6 +26,8 @@ handles! {
     EnvironmentHandle,
     /// A database instance.
     InstanceHandle,
+    /// Options of a database that is attached; none are made here.
+    AttachOptionsHandle,
     /// A connection.
     ConnectionHandle,
     /// Where types are created.
@@ -226,6 +228,7 @@ functions! {
     fn duckdb_v2_environment_create(*mut EnvironmentHandle, *mut ErrorHandle) -> Status;
     fn duckdb_v2_environment_destroy(*mut EnvironmentHandle) -> Status;
     fn duckdb_v2_instance_create_with_options(EnvironmentHandle, *const Str, *const Str, Index, *mut InstanceHandle, *mut ErrorHandle) -> Status;
+    fn duckdb_v2_instance_attach(InstanceHandle, *const Str, *const Str, AttachOptionsHandle, bool, *mut ErrorHandle) -> Status;
     fn duckdb_v2_instance_destroy(*mut InstanceHandle) -> Status;
     fn duckdb_v2_connection_create(InstanceHandle, *mut ConnectionHandle, *mut ErrorHandle) -> Status;
     fn duckdb_v2_connection_destroy(*mut ConnectionHandle) -> Status;

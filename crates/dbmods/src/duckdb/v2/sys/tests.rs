@@ -29,6 +29,7 @@ fn c_type(rust: &str) -> String {
         "Huge" => return handle("hugeint_t"),
         "EnvironmentHandle" => return handle("environment_handle"),
         "InstanceHandle" => return handle("instance_handle"),
+        "AttachOptionsHandle" => return handle("attach_options_handle"),
         "ConnectionHandle" => return handle("connection_handle"),
         "FactoryHandle" => return handle("factory_handle"),
         "ErrorHandle" => return handle("error_info_handle"),
