@@ -112,13 +112,16 @@ impl FetchingDuckDb {
     ) -> Result<Answer, String> {
         let words = |error: crate::duckdb::Error| error.to_string();
         let files: Vec<(&str, PathBuf)> = (query.tables())
-            .filter_map(|table| Some((table, self.files.get(table)?.path())))
+            .filter_map(|table| Some((table, resolved(self.files.get(table)?.path()))))
             .collect();
+        // DuckDB looks for a log beside a file that it attaches.
+        let log = |path: &PathBuf| PathBuf::from(format!("{}.wal", path.display()));
+        let allowed = files.iter().flat_map(|(_, path)| [path.clone(), log(path)]);
         let config = Config {
             threads: Some(self.settings.threads),
             memory_bytes_max: self.settings.memory_bytes_max,
             temp_dir: Some(self.settings.spill.clone()),
-            allowed_paths: files.iter().map(|(_, path)| path.clone()).collect(),
+            allowed_paths: allowed.collect(),
             ..Config::default()
         };
         let database = Database::open(self.library, None, &config).map_err(words)?;
@@ -152,5 +155,13 @@ impl FetchingDuckDb {
         let mut answer = Answer::default();
         batches.iter().try_for_each(|batch| answer.add(batch))?;
         Ok(answer)
+    }
+}
+
+/// A path of this process's files as DuckDB resolves it, since it compares paths that are allowed with those.
+fn resolved(path: PathBuf) -> PathBuf {
+    match path.strip_prefix("/proc/self") {
+        Ok(below) => PathBuf::from(format!("/proc/{}", std::process::id())).join(below),
+        Err(_) => path,
     }
 }
