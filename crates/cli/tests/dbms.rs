@@ -35,7 +35,11 @@ fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
     ];
     let own = own.into_iter().filter(|(flag, _)| !more.contains(flag));
     let own = own.flat_map(|(flag, value)| [flag, value]);
-    ["dbms"].into_iter().chain(own).chain(more.iter().copied()).collect()
+    ["dbms"]
+        .into_iter()
+        .chain(own)
+        .chain(more.iter().copied())
+        .collect()
 }
 
 fn dbms(more: &[&str]) -> Output {
@@ -45,7 +49,11 @@ fn dbms(more: &[&str]) -> Output {
 /// The records of a command that went well.
 fn done(more: &[&str]) -> Vec<Record> {
     let output = dbms(more);
-    assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{more:?}: {}",
+        text(&output.stderr)
+    );
     let records = records(&output);
     for record in &records {
         assert_eq!(record.outcome, Outcome::Done, "{record:?}");
@@ -57,7 +65,10 @@ fn done(more: &[&str]) -> Vec<Record> {
 }
 
 fn parameter(record: &Record, name: &str) -> String {
-    record.parameters.get(name).map_or(String::new(), ToString::to_string)
+    record
+        .parameters
+        .get(name)
+        .map_or(String::new(), ToString::to_string)
 }
 
 fn figure(record: &Record, name: &str) -> f64 {
@@ -68,7 +79,9 @@ fn figure(record: &Record, name: &str) -> f64 {
 
 /// The record of an engine.
 fn of<'a>(records: &'a [Record], engine: &str) -> &'a Record {
-    let found = records.iter().find(|record| parameter(record, "engine") == engine);
+    let found = records
+        .iter()
+        .find(|record| parameter(record, "engine") == engine);
     found.unwrap_or_else(|| panic!("no record of {engine}"))
 }
 
@@ -77,18 +90,30 @@ fn all_22_answers_are_right_by_all_engines() {
     if library().is_none() {
         return;
     }
-    let records = done(&["--engine", "duckdb,dpb-pushdown,duckdb-fetch", "--state", "hot"]);
+    let records = done(&[
+        "--engine",
+        "duckdb,dpb-pushdown,duckdb-fetch",
+        "--state",
+        "hot",
+    ]);
     assert_eq!(records.len(), 66);
     let mut digests = std::collections::BTreeMap::new();
     for record in &records {
         let check = record.check.as_ref().expect("checked");
-        assert!(check.against.contains("the known answer at scale factor 0.01"), "{check:?}");
+        assert!(
+            check
+                .against
+                .contains("the known answer at scale factor 0.01"),
+            "{check:?}"
+        );
         let query = parameter(record, "query");
         let first = digests.entry(query).or_insert_with(|| check.digest.clone());
         assert_eq!(*first, check.digest, "{record:?}");
     }
-    let queries: std::collections::BTreeSet<String> =
-        records.iter().map(|record| parameter(record, "query")).collect();
+    let queries: std::collections::BTreeSet<String> = records
+        .iter()
+        .map(|record| parameter(record, "query"))
+        .collect();
     assert_eq!(queries.len(), 22);
     // What was pushed is told, and fewer rows cross the link than there are.
     let q6: Vec<Record> = (records.iter())
@@ -96,14 +121,20 @@ fn all_22_answers_are_right_by_all_engines() {
         .cloned()
         .collect();
     let pushed = of(&q6, "dpb-pushdown");
-    assert!(parameter(pushed, "filters").contains("l_discount"), "{pushed:?}");
+    assert!(
+        parameter(pushed, "filters").contains("l_discount"),
+        "{pushed:?}"
+    );
     assert_eq!(pushed.counts["rows_scanned"], 60_175);
     assert!(pushed.counts["rows_sent"] < 6_000, "{:?}", pushed.counts);
     let (pushed, fetched) = (
         figure(pushed, "link_bytes"),
         figure(of(&q6, "duckdb-fetch"), "link_bytes"),
     );
-    assert!(pushed > 0.0 && pushed * 10.0 < fetched, "{pushed} {fetched}");
+    assert!(
+        pushed > 0.0 && pushed * 10.0 < fetched,
+        "{pushed} {fetched}"
+    );
     assert!(!of(&q6, "duckdb").summary.contains_key("link_bytes"));
 }
 
@@ -112,7 +143,14 @@ fn cold_runs_read_storage_and_hot_ones_do_not() {
     if library().is_none() {
         return;
     }
-    let output = dbms(&["--engine", "duckdb,dpb-pushdown", "--query", "1", "--repeat", "2"]);
+    let output = dbms(&[
+        "--engine",
+        "duckdb,dpb-pushdown",
+        "--query",
+        "1",
+        "--repeat",
+        "2",
+    ]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let records = records(&output);
     assert_eq!(records.len(), 4);
@@ -148,15 +186,23 @@ fn at_other_scale_factors_answers_are_held_against_each_other() {
     assert_eq!(records.len(), 6);
     for record in &records {
         let check = record.check.as_ref().expect("checked");
-        assert!(check.against.starts_with("every other run's answer"), "{check:?}");
+        assert!(
+            check.against.starts_with("every other run's answer"),
+            "{check:?}"
+        );
     }
     // CSV has the parameters and the figures.
-    let output = dbms(&["--sf", "0.002", "--query", "6", "--state", "hot", "--format", "csv"]);
+    let output = dbms(&[
+        "--sf", "0.002", "--query", "6", "--state", "hot", "--format", "csv",
+    ]);
     let rows = csv(&text(&output.stdout));
     assert_eq!(rows.len(), 3);
     let column = |name: &str| rows[0].iter().position(|title| title == name).expect(name);
     assert_eq!(rows[1][column("query")], "6");
-    assert!(rows[2][column("filters")].contains("l_shipdate"), "{rows:?}");
+    assert!(
+        rows[2][column("filters")].contains("l_shipdate"),
+        "{rows:?}"
+    );
 }
 
 #[test]
@@ -165,12 +211,40 @@ fn a_link_with_a_pace_is_emulated() {
         return;
     }
     let records = done(&[
-        "--engine", "duckdb,dpb-pushdown,duckdb-fetch", "--query", "14", "--state", "hot", "--link-gbps", "1",
+        "--engine",
+        "duckdb,dpb-pushdown,duckdb-fetch",
+        "--query",
+        "14",
+        "--state",
+        "hot",
+        "--link-gbps",
+        "1",
     ]);
     let kind = |engine: &str| of(&records, engine).evidence.kind();
     assert_eq!(kind("dpb-pushdown"), "emulated");
     assert_eq!(kind("duckdb-fetch"), "emulated");
     assert_ne!(kind("duckdb"), "emulated");
+    // Rows in fewer bytes are the same rows.
+    let pushed = of(&records, "dpb-pushdown");
+    assert_eq!(parameter(pushed, "wire"), "compact");
+    let plain = done(&[
+        "--engine",
+        "dpb-pushdown",
+        "--query",
+        "14",
+        "--state",
+        "hot",
+        "--link-gbps",
+        "1",
+        "--wire",
+        "plain",
+    ]);
+    assert_eq!(parameter(&plain[0], "wire"), "plain");
+    let (few, all) = (
+        figure(pushed, "link_bytes"),
+        figure(&plain[0], "link_bytes"),
+    );
+    assert!(few * 1.5 < all, "{few} {all}");
     // What crossed took its time, at least.
     let fetched = of(&records, "duckdb-fetch");
     let bits = figure(fetched, "link_bytes") * 8.0;
@@ -186,7 +260,14 @@ fn an_agent_elsewhere_scans() {
     done(&["--query", "6", "--state", "hot", "--engine", "dpb-pushdown"]);
     let agent = Agent::start(&["--allow-cold"]);
     let records = done(&[
-        "--query", "6,12", "--engine", "dpb-pushdown", "--server", &agent.address, "--state", "cold,hot",
+        "--query",
+        "6,12",
+        "--engine",
+        "dpb-pushdown",
+        "--server",
+        &agent.address,
+        "--state",
+        "cold,hot",
     ]);
     assert_eq!(records.len(), 4);
     for record in &records {
@@ -196,12 +277,26 @@ fn an_agent_elsewhere_scans() {
     // One that does not let caches be dropped.
     let agent = Agent::start(&[]);
     let output = dbms(&[
-        "--query", "6", "--engine", "dpb-pushdown", "--server", &agent.address, "--state", "cold",
+        "--query",
+        "6",
+        "--engine",
+        "dpb-pushdown",
+        "--server",
+        &agent.address,
+        "--state",
+        "cold",
     ]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     // Tables that it does not have.
     let output = dbms(&[
-        "--sf", "0.003", "--query", "6", "--engine", "dpb-pushdown", "--server", &agent.address,
+        "--sf",
+        "0.003",
+        "--query",
+        "6",
+        "--engine",
+        "dpb-pushdown",
+        "--server",
+        &agent.address,
     ]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
@@ -241,7 +336,10 @@ fn a_damaged_file_is_made_anew_and_a_wrong_answer_is_found() {
     fs::write(&path, &bytes).expect("it is ours");
     let output = run(&["--engine", "duckdb"]);
     let said = text(&output.stderr);
-    assert!(output.status.success() && said.contains("is made anew"), "{said}");
+    assert!(
+        output.status.success() && said.contains("is made anew"),
+        "{said}"
+    );
 
     // A line that Q6 counts, in a file that is otherwise whole.
     let opened = Database::open(library, Some(&path), &Config::default());
@@ -266,11 +364,17 @@ fn a_damaged_file_is_made_anew_and_a_wrong_answer_is_found() {
     let output = run(&[]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("q6: row 1 is 1199053.2253, expected 1193053.2253"), "{said}");
+    assert!(
+        said.contains("q6: row 1 is 1199053.2253, expected 1193053.2253"),
+        "{said}"
+    );
     let records = records(&output);
     let wrong = of(&records, "duckdb");
     assert!(matches!(&wrong.outcome, Outcome::Failed { reason } if reason.contains("q6: row 1")));
-    assert!(wrong.samples.is_empty() && wrong.summary.is_empty(), "{wrong:?}");
+    assert!(
+        wrong.samples.is_empty() && wrong.summary.is_empty(),
+        "{wrong:?}"
+    );
     assert_eq!(of(&records, "dpb-pushdown").outcome, Outcome::Done);
 
     let cleaned = finish(&["clean", "--data-dir", folder]);
@@ -283,7 +387,11 @@ fn what_cannot_be_is_refused() {
     for (args, code, says) in [
         (&["--query", "23"][..], 2, "1 to 22"),
         (&["--query", "0"], 2, "1 to 22"),
-        (&["--engine", "postgres"], 2, "duckdb, dpb-pushdown, duckdb-fetch"),
+        (
+            &["--engine", "postgres"],
+            2,
+            "duckdb, dpb-pushdown, duckdb-fetch",
+        ),
         (&["--state", "tepid"], 2, "cold, hot"),
         (&["--sf", "0"], 2, "scale factor"),
         (&["--link-gbps", "-1"], 2, "link-gbps"),
@@ -295,7 +403,9 @@ fn what_cannot_be_is_refused() {
         assert!(said.contains(says), "{args:?}: {said}");
     }
     let nowhere = std::env::temp_dir().join("no such folder");
-    let output = dpb(&words(&["--query", "6"])).env("DUCKDB_LIB_DIR", nowhere).output();
+    let output = dpb(&words(&["--query", "6"]))
+        .env("DUCKDB_LIB_DIR", nowhere)
+        .output();
     let output = output.expect("dpb starts");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
@@ -307,7 +417,16 @@ fn an_interrupt_keeps_what_is_complete_and_leaves_no_process() {
     if library().is_none() {
         return;
     }
-    let more = ["--query", "6,1,2", "--engine", "duckdb,dpb-pushdown", "--repeat", "100000", "--state", "hot"];
+    let more = [
+        "--query",
+        "6,1,2",
+        "--engine",
+        "duckdb,dpb-pushdown",
+        "--repeat",
+        "100000",
+        "--state",
+        "hot",
+    ];
     let run = dpb(&words(&more))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -316,7 +435,11 @@ fn an_interrupt_keeps_what_is_complete_and_leaves_no_process() {
     let pid = run.id();
     // An agent, and a process for each engine.
     let is_busy = || children(pid).len() == 3;
-    assert!(wait_until(Duration::from_secs(120), is_busy), "{:?}", children(pid));
+    assert!(
+        wait_until(Duration::from_secs(120), is_busy),
+        "{:?}",
+        children(pid)
+    );
     let started = children(pid);
     std::thread::sleep(Duration::from_millis(500));
     kill_process(Pid::from_raw(pid as i32).expect("a process"), Signal::INT).expect("it is ours");
@@ -344,6 +467,8 @@ fn the_list_of_tasks_and_the_report_know_it() {
     let reported = finish(&["report", out, "--out", page]);
     assert!(reported.status.success(), "{}", text(&reported.stderr));
     let html = fs::read_to_string(page).expect("a page");
-    assert!(html.contains("as dpBento&#39;s figure 15b") || html.contains("as dpBento's figure 15b"));
+    assert!(
+        html.contains("as dpBento&#39;s figure 15b") || html.contains("as dpBento's figure 15b")
+    );
     assert!(html.contains("Q14"));
 }

@@ -277,9 +277,17 @@ fn a_box_of_dpbento_becomes_tasks_and_a_list_of_what_is_missing() {
     assert!(tests.iter().any(|test| test.starts_with("op inflate")
         && test.contains("--size=4194304")
         && test.contains("--backend=pool")));
-    let databases: Vec<&String> = tests.iter().filter(|test| test.starts_with("dbms")).collect();
+    let databases: Vec<&String> = tests
+        .iter()
+        .filter(|test| test.starts_with("dbms"))
+        .collect();
     assert_eq!(databases.len(), 2, "{databases:?}");
-    for flag in ["--engine=duckdb", "--query=1,6", "--state=cold,hot", "--threads=8"] {
+    for flag in [
+        "--engine=duckdb",
+        "--query=1,6",
+        "--state=cold,hot",
+        "--threads=8",
+    ] {
         assert!(databases[0].contains(flag), "{databases:?}");
     }
     for missing in [

@@ -81,15 +81,19 @@ const VIEW: View = View {
         charted("run_s", "time of a query", seconds),
         listed("cpu_s", "CPU time of DuckDB's process", seconds),
         listed("agent_cpu_s", "CPU time of the agent", seconds),
-        listed("peak_bytes", "most memory of DuckDB's process", output::bytes),
-        listed("read_bytes", "bytes read from storage", output::bytes),
-        listed("link_bytes", "bytes over the link", output::bytes),
+        listed(
+            "peak_bytes",
+            "most memory of DuckDB's process, bytes",
+            output::short,
+        ),
+        listed("read_bytes", "bytes read from storage", output::short),
+        listed("link_bytes", "bytes over the link", output::short),
     ],
     base: Some(Base {
         side: "engine",
         base: "duckdb",
         metric: "run_s",
-        own: &["filters", "bulk"],
+        own: &["filters", "wire", "link_gbps", "cache", "server"],
     }),
 };
 
@@ -141,6 +145,10 @@ pub struct Args {
     /// The pace of the link in both directions; 0 is the bare connection
     #[arg(long, value_name = "REAL", help_heading = LINK, default_value = "0", value_parser = super::pushdown::gbps, allow_negative_numbers = true)]
     link_gbps: f64,
+    /// The form in which rows of dpb-pushdown cross the link: plain, or compact, which takes fewer bytes and more of both sides' cores
+    /// [default: compact on a link of up to 10 Gbit/s by --link-gbps, else plain]
+    #[arg(long, help_heading = LINK, value_enum)]
+    wire: Option<Wire>,
     /// The address of an agent elsewhere, host:port [default: agents of our own on loopback]
     #[arg(long, value_name = "ADDRESS", help_heading = LINK, value_parser = args::address)]
     server: Option<String>,
@@ -193,7 +201,16 @@ impl EngineName {
     }
 }
 
-/// What is warm when a run begins.
+/// The form in which rows cross the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Wire {
+    /// As Arrow has them
+    Plain,
+    /// Planes of bytes, compressed by LZ4
+    Compact,
+}
+
+/// The state of caches when a run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Cold,
@@ -218,8 +235,16 @@ fn named<T: Copy + PartialEq>(
     all: &[T],
     name: fn(T) -> &'static str,
 ) -> Result<Vec<T>, Failure> {
-    let names = || all.iter().map(|&one| name(one)).collect::<Vec<_>>().join(", ");
-    if let Some(word) = words.iter().find(|word| all.iter().all(|&one| name(one) != *word)) {
+    let names = || {
+        all.iter()
+            .map(|&one| name(one))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    if let Some(word) = words
+        .iter()
+        .find(|word| all.iter().all(|&one| name(one) != *word))
+    {
         return Err(Failure::usage(format!(
             "--{flag} {word}: there is no such thing; there are {}",
             names()
@@ -252,7 +277,10 @@ impl Args {
         };
         let all: Option<Vec<u8>> = numbers.iter().map(known).collect();
         all.ok_or_else(|| {
-            Failure::usage(format!("--query: TPC-H has the queries 1 to {}", queries::COUNT))
+            Failure::usage(format!(
+                "--query: TPC-H has the queries 1 to {}",
+                queries::COUNT
+            ))
         })
     }
 
@@ -265,6 +293,16 @@ impl Args {
 
     fn link_bits_per_s(&self) -> u64 {
         (self.link_gbps * 1e9) as u64
+    }
+
+    /// True if rows cross the link in fewer bytes.
+    fn is_compact(&self) -> bool {
+        /// About where compressing becomes slower than the link.
+        const GBPS_MAX: f64 = 10.0;
+        match self.wire {
+            Some(wire) => wire == Wire::Compact,
+            None => self.link_gbps > 0.0 && self.link_gbps <= GBPS_MAX,
+        }
     }
 
     /// Every combination, states innermost, so that engines are measured close together.
@@ -300,7 +338,8 @@ fn check(matches: &ArgMatches, _: &Globals) -> Result<(), Failure> {
 /// Bytes of data that are not there yet, about.
 fn bytes_missing(args: &Args) -> Result<u64, Failure> {
     let dir = args.dir();
-    let segments = tpch::bytes_to_make(&dir, args.sf, &tpch::TABLES).map_err(super::data::failure)?;
+    let segments =
+        tpch::bytes_to_make(&dir, args.sf, &tpch::TABLES).map_err(super::data::failure)?;
     let is_there = database::paths(&dir).iter().any(|(sf, _)| *sf == args.sf);
     let file = match is_there {
         true => 0,
@@ -368,7 +407,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     tpch::bytes_to_make(&args.dir(), args.sf, &[]).map_err(super::data::failure)?;
     let library = Library::find().map_err(|missing| Failure::unavailable(missing.to_string()))?;
     let here: Vec<EngineName> = match args.server {
-        Some(_) => engines.iter().copied().filter(|engine| !engine.has_link()).collect(),
+        Some(_) => engines
+            .iter()
+            .copied()
+            .filter(|engine| !engine.has_link())
+            .collect(),
         None => engines.clone(),
     };
     let made = match here.is_empty() {
@@ -390,7 +433,11 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         }
         swept = bench
             .measure(test, &mut |done, what| progress.set(done, what))
-            .and_then(|records| records.into_iter().try_for_each(|record| results.keep(record)));
+            .and_then(|records| {
+                records
+                    .into_iter()
+                    .try_for_each(|record| results.keep(record))
+            });
         if swept.is_err() {
             break;
         }

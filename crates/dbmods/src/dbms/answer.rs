@@ -115,7 +115,10 @@ mod tests {
         let cell = |text: &&str| Some((*text).to_owned());
         Answer {
             doubles: vec![false, true],
-            rows: rows.iter().map(|row| row.iter().map(cell).collect()).collect(),
+            rows: rows
+                .iter()
+                .map(|row| row.iter().map(cell).collect())
+                .collect(),
         }
     }
 
@@ -129,7 +132,10 @@ mod tests {
     #[test]
     fn a_digest_does_not_depend_on_order_or_last_digits_but_on_all_else() {
         let digest = answer(&[["a", "1.25"], ["b", "2.5"]]).digest();
-        assert_eq!(answer(&[["b", "2.5"], ["a", "1.2500000001"]]).digest(), digest);
+        assert_eq!(
+            answer(&[["b", "2.5"], ["a", "1.2500000001"]]).digest(),
+            digest
+        );
         assert_ne!(answer(&[["a", "1.26"], ["b", "2.5"]]).digest(), digest);
         assert_ne!(answer(&[["a", "1.25"], ["c", "2.5"]]).digest(), digest);
         assert_ne!(answer(&[["a", "1.25"]]).digest(), digest);

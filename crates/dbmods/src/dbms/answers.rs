@@ -1,4 +1,4 @@
-//! Whether an answer is right: against the expected answers of three scale factors, and against other answers to the same query.
+//! Answers, judged: against the expected answers of three scale factors, and against other answers to the same query.
 //!
 //! Rows are compared in order as far as the query's `ORDER BY` decides it; rows that it does not tell apart may come in any order.
 //! Against an expected answer values may be off as clause 2.1.3.5 of TPC-H's specification allows: sums by 100, averages and ratios by 1 %,
@@ -12,11 +12,11 @@ use std::fmt;
 use super::answer::{Answer, Cell};
 use super::queries::{Class, TpchQuery};
 
-/// How far two DOUBLEs of the same meaning may differ, as a part of the larger one.
+/// The difference that two DOUBLEs of the same meaning may have, as a part of the larger one.
 const DOUBLES_DIFFER_MAX: f64 = 1e-9;
-/// How far a sum may be off (clause 2.1.3.5 c).
+/// The difference that a sum may have (clause 2.1.3.5 c).
 const SUM_OFF_MAX: f64 = 100.0;
-/// How far an average or a ratio may be off, as a part of it, both rounded to hundredths (clause 2.1.3.5 b, d).
+/// The difference that an average or a ratio may have, as a part of it, both rounded to hundredths (clause 2.1.3.5 b, d).
 const RATIO_OFF_MAX: f64 = 0.01;
 
 /// The first difference between two answers.
@@ -142,7 +142,7 @@ fn is_row_alike(query: &TpchQuery, expected: &[Cell], found: &[Cell], judge: Jud
         })
 }
 
-/// Whether two values are the same, whatever zeros end their decimals; NULL is the same as NULL.
+/// True if two values are the same, whatever zeros end their decimals; NULL is the same as NULL.
 fn is_value_alike(one: &[Cell], other: &[Cell]) -> bool {
     let ([one], [other]) = (one, other) else {
         return false;
@@ -169,7 +169,7 @@ fn is_value_alike(one: &[Cell], other: &[Cell]) -> bool {
 /// Digits after the point of a decimal in an answer, at most: the sum of a product of three columns.
 const DECIMAL_DIGITS_MAX: usize = 6;
 
-/// Whether a value is within what clause 2.1.3.5 allows for its class.
+/// True if a value is within what clause 2.1.3.5 allows for its class.
 fn is_within(class: Class, expected: &Cell, found: &Cell) -> bool {
     let number = |cell: &Cell| cell.as_ref().and_then(|text| text.parse::<f64>().ok());
     let (Some(expected), Some(found)) = (number(expected), number(found)) else {
@@ -217,8 +217,18 @@ mod tests {
         for (sf, counts) in scale_factors().zip(counts) {
             for (query, rows) in queries::all().zip(counts.split(' ')) {
                 let answer = expected(query, sf).unwrap();
-                assert_eq!(answer.rows.len(), rows.parse::<usize>().unwrap(), "{sf} {}", query.name());
-                assert!(answer.rows.iter().all(|row| row.len() == query.columns.len()));
+                assert_eq!(
+                    answer.rows.len(),
+                    rows.parse::<usize>().unwrap(),
+                    "{sf} {}",
+                    query.name()
+                );
+                assert!(
+                    answer
+                        .rows
+                        .iter()
+                        .all(|row| row.len() == query.columns.len())
+                );
                 assert_eq!(wrong(query, &answer, &answer), None);
             }
         }
@@ -239,7 +249,10 @@ mod tests {
         let (expected, found) = edited(q1, 2, 9, "29182");
         let difference = wrong(q1, &expected, &found).unwrap();
         assert_eq!((difference.query, difference.row), (1, 3));
-        assert!(difference.to_string().contains("|29182, expected N|O|"), "{difference}");
+        assert!(
+            difference.to_string().contains("|29182, expected N|O|"),
+            "{difference}"
+        );
         // A sum within 100 is right by the specification, and not the same.
         let (expected, found) = edited(q1, 0, 2, "380456.01");
         assert_eq!(wrong(q1, &expected, &found), None);

@@ -207,8 +207,16 @@ pub fn ensure(
     let made = make(library, &place.partial, tables, threads, progress).and_then(|()| {
         fs::rename(&place.partial, &place.home).map_err(|source| at(&place.home, source))?;
         sync(&place.parent)?;
-        let unreadable = || at(&place.home, io::Error::other("was just made and cannot be read"));
-        look(&place, library, sf).ok().flatten().ok_or_else(unreadable)
+        let unreadable = || {
+            at(
+                &place.home,
+                io::Error::other("was just made and cannot be read"),
+            )
+        };
+        look(&place, library, sf)
+            .ok()
+            .flatten()
+            .ok_or_else(unreadable)
     });
     match made {
         Ok(made) => Ok(TpchDatabase {
@@ -298,7 +306,11 @@ impl Manifest {
 }
 
 /// The database, if it is there and of these versions; what is wrong with one that is damaged.
-fn look(place: &Place, library: Library, scale_factor: f64) -> Result<Option<TpchDatabase>, String> {
+fn look(
+    place: &Place,
+    library: Library,
+    scale_factor: f64,
+) -> Result<Option<TpchDatabase>, String> {
     let Some(manifest) = Manifest::read(&place.home) else {
         return Ok(None);
     };

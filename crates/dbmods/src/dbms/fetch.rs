@@ -139,9 +139,13 @@ impl FetchingDuckDb {
                  AND NOT EXISTS (FROM system.main.duckdb_functions() WHERE NOT internal)"
             );
             let rows = connection.query(&sql, None, Delivery::Materialised);
-            let rows = rows.map_err(words)?.map(|batch| batch.map_or(0, |batch| batch.num_rows()));
+            let rows = rows
+                .map_err(words)?
+                .map(|batch| batch.map_or(0, |batch| batch.num_rows()));
             if rows.sum::<usize>() != 1 {
-                return Err(format!("the file of {table} does not hold it as a table by itself"));
+                return Err(format!(
+                    "the file of {table} does not hold it as a table by itself"
+                ));
             }
         }
         apart();
@@ -149,7 +153,9 @@ impl FetchingDuckDb {
             let view = format!("CREATE VIEW {table} AS SELECT * FROM of_{table}.main.{table}");
             connection.execute(&view).map_err(words)?;
         }
-        let rows = connection.query(query.sql, None, Delivery::Materialised).map_err(words)?;
+        let rows = connection
+            .query(query.sql, None, Delivery::Materialised)
+            .map_err(words)?;
         let batches = rows.collect::<Result<Vec<_>, _>>().map_err(words)?;
         ended();
         let mut answer = Answer::default();

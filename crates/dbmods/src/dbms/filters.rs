@@ -8,7 +8,7 @@ use crate::duckdb::v2::{Comparison, Expression, Offered, Type, Value};
 use crate::query::{CompareOp, Literal, Predicate, Scalar};
 use crate::schema::{ColumnType, Schema};
 
-/// What becomes of a filter on a table of this schema.
+/// The answer to a filter on a table of this schema.
 pub fn offered(schema: &Schema, filter: &Expression) -> Offered {
     let reader = Reader { schema };
     let checked = |predicate: Predicate| predicate.check(schema).is_ok().then_some(predicate);
@@ -79,7 +79,12 @@ impl Reader<'_> {
         }
     }
 
-    fn comparison(&self, op: Comparison, left: &Expression, right: &Expression) -> Option<Predicate> {
+    fn comparison(
+        &self,
+        op: Comparison,
+        left: &Expression,
+        right: &Expression,
+    ) -> Option<Predicate> {
         let op = match op {
             Comparison::Equal => CompareOp::Equal,
             Comparison::NotEqual => CompareOp::NotEqual,
@@ -273,17 +278,26 @@ mod tests {
     fn what_is_understood_is_taken_and_what_follows_is_pushed() {
         let customer = tpch::schema("customer").unwrap();
         let phone = column(&customer, "c_phone");
-        let start = Expression::Function("substring".into(), vec![*phone.clone(), *integer(1), *integer(2)]);
+        let start = Expression::Function(
+            "substring".into(),
+            vec![*phone.clone(), *integer(1), *integer(2)],
+        );
         let codes = Expression::In(Box::new(start.clone()), vec![text("13"), text("31")]);
         let same = |one: &Expression, other: &str| {
             let expected = sql::parse_predicate(&customer, other).unwrap();
             assert_eq!(shown(&customer, one), sql::to_sql(&expected, &customer));
         };
-        same(&codes, r"c_phone LIKE '13%' ESCAPE '\' OR c_phone LIKE '31%' ESCAPE '\'");
+        same(
+            &codes,
+            r"c_phone LIKE '13%' ESCAPE '\' OR c_phone LIKE '31%' ESCAPE '\'",
+        );
         // A text of another length is no such start.
         let odd = Expression::In(Box::new(start), vec![text("13"), text("3")]);
         assert_eq!(shown(&customer, &odd), "refused");
-        let percent = Expression::Function("contains".into(), vec![*column(&customer, "c_comment"), text("50%_")]);
+        let percent = Expression::Function(
+            "contains".into(),
+            vec![*column(&customer, "c_comment"), text("50%_")],
+        );
         same(&percent, r"c_comment LIKE '%50\%\_%' ESCAPE '\'");
         let wide = Expression::Cast(Type::BigInt, column(&customer, "c_nationkey"));
         let compare = Expression::Compare(Comparison::Less, Box::new(wide), integer(7));
@@ -294,10 +308,20 @@ mod tests {
         let between = Expression::Between(column(&customer, "c_nationkey"), integer(1), integer(5));
         assert_eq!(
             shown(&customer, &between),
-            format!("in part: {}", sql::to_sql(&sql::parse_predicate(&customer, "c_nationkey >= 1 AND c_nationkey <= 5").unwrap(), &customer))
+            format!(
+                "in part: {}",
+                sql::to_sql(
+                    &sql::parse_predicate(&customer, "c_nationkey >= 1 AND c_nationkey <= 5")
+                        .unwrap(),
+                    &customer
+                )
+            )
         );
         // A BETWEEN is wider than it may be, so its negation is not known to follow.
-        assert_eq!(shown(&customer, &Expression::Not(Box::new(between.clone()))), "refused");
+        assert_eq!(
+            shown(&customer, &Expression::Not(Box::new(between.clone()))),
+            "refused"
+        );
         let either = Expression::Or(vec![between.clone(), Expression::Other]);
         assert_eq!(shown(&customer, &either), "refused");
         let both = Expression::And(vec![between, Expression::Other]);

@@ -25,7 +25,7 @@ pub struct PushedDuckDb {
     log: Log,
 }
 
-/// What the scan of one use of a table did.
+/// A note of the scan of one use of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanNote {
     /// The table.
@@ -38,7 +38,7 @@ pub struct ScanNote {
     pub filters: String,
     /// Filters of them that DuckDB evaluates again, as they were pushed in part.
     pub filters_in_part: usize,
-    /// What the scan counted.
+    /// The scan's counts.
     pub counts: ScanCounts,
 }
 
@@ -113,7 +113,9 @@ impl PushedDuckDb {
         ended: impl FnOnce(),
     ) -> Result<(Answer, Vec<ScanNote>), String> {
         lock(&self.log).clear();
-        self.tables.iter().for_each(|table| table.uses.store(0, Relaxed));
+        self.tables
+            .iter()
+            .for_each(|table| table.uses.store(0, Relaxed));
         let chunks = self.instance.query(statement)?;
         ended();
         let mut answer = Answer::default();

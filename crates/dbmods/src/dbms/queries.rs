@@ -85,9 +85,13 @@ impl TpchQuery {
 
     /// The tables that it reads, small ones first.
     pub fn tables(&self) -> impl Iterator<Item = &'static str> {
-        let words = self.sql.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let words = self
+            .sql
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let words: Vec<&str> = words.collect();
-        TABLES.into_iter().filter(move |table| words.contains(table))
+        TABLES
+            .into_iter()
+            .filter(move |table| words.contains(table))
     }
 }
 
@@ -103,7 +107,10 @@ mod tests {
         }
         let tables = |number| query(number).unwrap().tables().collect::<Vec<_>>();
         assert_eq!(tables(1), ["lineitem"]);
-        assert_eq!(tables(2), ["region", "nation", "supplier", "part", "partsupp"]);
+        assert_eq!(
+            tables(2),
+            ["region", "nation", "supplier", "part", "partsupp"]
+        );
         assert_eq!(tables(13), ["customer", "orders"]);
         assert_eq!(tables(8).len(), 7);
         assert!(query(0).is_none() && query(23).is_none());

@@ -25,7 +25,7 @@ use crate::duckdb::Library;
 use crate::service::usage;
 use crate::tpch;
 
-/// What a process opens.
+/// The tables and settings that a process opens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Opening {
     /// The tables, and who scans them.
@@ -72,9 +72,11 @@ pub struct AgentAt {
     pub scale_factor: f64,
     /// The pace of the link, bits per second; 0 for none.
     pub link_bits_per_s: u64,
+    /// True if rows come in fewer bytes, at the cost of both sides' cores.
+    pub is_compact: bool,
 }
 
-/// What something took.
+/// The resources that something took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Took {
     /// Wall-clock seconds.
@@ -96,11 +98,11 @@ pub struct Took {
 /// A run of a query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What it took, from the statement to its last row.
+    /// The resources that it took, from the statement to its last row.
     pub took: Took,
     /// Its rows.
     pub answer: Answer,
-    /// What the scans did, where they are not DuckDB's own.
+    /// Notes of the scans, where they are not DuckDB's own.
     pub scans: Vec<ScanNote>,
     /// Bytes that came over a link.
     pub link_bytes: u64,
@@ -119,14 +121,14 @@ pub enum Said {
     Unsupported(String),
 }
 
-/// What is asked for queries.
+/// An engine, open for queries.
 enum Opened {
     Stock(Stock),
     Pushed(PushedDuckDb),
     Fetching(Box<FetchingDuckDb>),
 }
 
-/// How an agent is connected to, or why it cannot be.
+/// Gives the way to connect to an agent, or the reason why there is none.
 pub type Connecting<'a> = &'a dyn Fn(&AgentAt) -> Result<Connect, String>;
 
 /// Answers until the input ends. `connect` knows how to show an agent who asks.
@@ -143,7 +145,12 @@ pub fn serve(
         return Ok(());
     };
     let mut opened = match serde_json::from_str::<Opening>(&first) {
-        Err(error) => return say(&mut output, &Said::Failed(format!("its first line: {error}"))),
+        Err(error) => {
+            return say(
+                &mut output,
+                &Said::Failed(format!("its first line: {error}")),
+            );
+        }
         Ok(opening) => {
             let watched = Watched::start();
             match opening.open(connect) {
@@ -205,8 +212,7 @@ impl Opening {
                     spill: self.spill,
                 };
                 let at = connect(&agent).map_err(Said::Failed)?;
-                let fetching =
-                    FetchingDuckDb::connect(library, at, agent.scale_factor, settings);
+                let fetching = FetchingDuckDb::connect(library, at, agent.scale_factor, settings);
                 let fetching = fetching.map_err(Said::Unsupported)?;
                 Ok(Opened::Fetching(Box::new(fetching)))
             }
@@ -221,7 +227,13 @@ impl Opening {
             Engine::Agent(agent) => {
                 let pace = Pace::new(agent.link_bits_per_s, Arc::new(WallClock::default()));
                 let connect = connect(&agent).map_err(Said::Failed)?;
-                let source = AgentSource::connect(connect, agent.scale_factor, self.threads, pace);
+                let source = AgentSource::connect(
+                    connect,
+                    agent.scale_factor,
+                    self.threads,
+                    pace,
+                    agent.is_compact,
+                );
                 pushed(Arc::new(source.map_err(|error| failed(&error))?))
             }
         }
@@ -320,12 +332,14 @@ impl Watched {
 /// Bytes that this process has had read from storage (proc(5), `/proc/self/io`).
 fn read_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/io").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("read_bytes:"))?;
     line.trim().parse().ok()
 }
 
 impl Took {
-    /// What two things took one after the other; the memory is that of the larger one.
+    /// The resources that two things took one after the other; the memory is that of the larger one.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let sum = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);

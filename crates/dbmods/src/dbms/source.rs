@@ -1,4 +1,4 @@
-//! Who scans tables for DuckDB: this process over its own segments, or an agent across a link.
+//! The sides that scan tables for DuckDB: this process over its own segments, or an agent across a link.
 //!
 //! A scan runs on a thread of its own, which hands its batches on through a queue that holds a few: DuckDB's threads take them as they
 //! need them. What each scan did is noted when it ends.
@@ -37,11 +37,11 @@ pub trait Source: Send + Sync + 'static {
     /// Runs a scan to its end, on the calling thread and on others, and gives its batches to `queue`.
     ///
     /// # Errors
-    /// What went wrong, in words. A queue that nobody reads any more ends the scan and is no error.
+    /// The failure, in words. A queue that nobody reads any more ends the scan and is no error.
     fn scan(&self, schema: &Schema, query: Query, queue: &Queue) -> Result<ScanCounts, String>;
 }
 
-/// What a scan counted.
+/// The counts of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanCounts {
     /// Rows that were looked at.
@@ -52,7 +52,7 @@ pub struct ScanCounts {
     pub link_bytes: u64,
 }
 
-/// Where the batches of a scan go.
+/// The place where the batches of a scan go.
 #[derive(Clone, Debug)]
 pub struct Queue(SyncSender<Result<RecordBatch, String>>);
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::answer::Answer;
 use crate::duckdb::{Config, Connection, Database, Delivery, Error, Interrupt, Library};
 
-/// How DuckDB is set up for queries.
+/// DuckDB's settings for queries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Threads.

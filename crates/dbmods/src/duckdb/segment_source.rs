@@ -34,7 +34,11 @@ impl SegmentSource {
     /// `handed` counts the rows that were handed over. The table is one of TPC-H's.
     pub(super) fn new(table: Table, handed: Arc<AtomicU64>) -> Self {
         let names = tpch::column_names(&table.schema().table);
-        let types = table.schema().columns.iter().map(|column| physical(column.ty));
+        let types = table
+            .schema()
+            .columns
+            .iter()
+            .map(|column| physical(column.ty));
         Self {
             columns: names.zip(types).collect(),
             table,
@@ -131,16 +135,32 @@ fn write(i: usize, column: &dyn Array, page: &mut Page<'_>) -> Result<(), String
     use arrow_schema::DataType;
     match column.data_type() {
         DataType::Int32 => {
-            page.set(i, column.as_primitive::<Int32Type>().values().iter().copied());
+            page.set(
+                i,
+                column.as_primitive::<Int32Type>().values().iter().copied(),
+            );
         }
         DataType::Date32 => {
-            page.set(i, column.as_primitive::<Date32Type>().values().iter().copied());
+            page.set(
+                i,
+                column.as_primitive::<Date32Type>().values().iter().copied(),
+            );
         }
         DataType::Int64 => {
-            page.set(i, column.as_primitive::<Int64Type>().values().iter().copied());
+            page.set(
+                i,
+                column.as_primitive::<Int64Type>().values().iter().copied(),
+            );
         }
         DataType::Decimal64(..) => {
-            page.set(i, column.as_primitive::<Decimal64Type>().values().iter().copied());
+            page.set(
+                i,
+                column
+                    .as_primitive::<Decimal64Type>()
+                    .values()
+                    .iter()
+                    .copied(),
+            );
         }
         DataType::Utf8 => {
             let texts = column.as_string::<i32>();

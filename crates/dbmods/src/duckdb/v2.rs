@@ -33,7 +33,7 @@ pub trait PushedTable: Send + Sync + 'static {
     /// Hears that a statement uses it once more, and numbers the use.
     fn used(&self) -> Use;
 
-    /// What the table makes of a filter whose columns are positions in its schema.
+    /// Answers a filter whose columns are positions in its schema.
     fn offered(&self, filter: &Expression) -> Offered;
 
     /// Begins the scan of a use: of these columns, by position, and of no rows that the filters drop.
@@ -49,7 +49,6 @@ pub trait PushedTable: Send + Sync + 'static {
 
     /// Threads that ask a scan for rows, at most.
     fn threads_max(&self) -> usize;
-
 }
 
 /// A use of a table in a statement.
@@ -73,13 +72,13 @@ pub trait PushedScan: Send + Sync {
 /// A filter that a table has taken, wholly or in part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pushed {
-    /// What it drops rows by.
+    /// The predicate by which it drops rows.
     pub predicate: Predicate,
     /// True if DuckDB does not evaluate the filter any more.
     pub is_whole: bool,
 }
 
-/// What a table makes of a filter.
+/// A table's answer to a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Offered {
     /// It gives no row that the filter drops.

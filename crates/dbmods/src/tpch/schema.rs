@@ -113,7 +113,10 @@ pub fn schema(table: &str) -> Option<Schema> {
 
 /// The names of the columns of a table of [`TABLES`], in order; none of another table.
 pub(crate) fn column_names(table: &str) -> impl Iterator<Item = &'static str> {
-    columns(table).unwrap_or_default().iter().map(|&(name, _)| name)
+    columns(table)
+        .unwrap_or_default()
+        .iter()
+        .map(|&(name, _)| name)
 }
 
 fn columns(table: &str) -> Option<&'static [(&'static str, ColumnType)]> {

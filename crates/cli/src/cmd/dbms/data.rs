@@ -1,4 +1,4 @@
-//! What engines need on disk: our segments, DuckDB's file with all tables, and its files of each table.
+//! The data of engines on disk: our segments, DuckDB's file with all tables, and its files of each table.
 
 use std::ops::ControlFlow;
 
@@ -30,7 +30,12 @@ pub(super) fn make(
     let copies: Vec<(&str, u64)> = tpch::TABLES
         .into_iter()
         .filter(|_| has(EngineName::DuckdbFetch))
-        .map(|table| (table, tpch_baseline::bytes_to_make(library, &dir, sf, table)))
+        .map(|table| {
+            (
+                table,
+                tpch_baseline::bytes_to_make(library, &dir, sf, table),
+            )
+        })
         .filter(|(_, bytes)| *bytes > 0)
         .collect();
     let of_copies: u64 = copies.iter().map(|(_, bytes)| bytes).sum();
@@ -66,7 +71,9 @@ fn whole_database(
         match step {
             DatabaseStep::Waiting => bar.set(0, "another dpb makes DuckDB's file"),
             DatabaseStep::Damaged { what } => {
-                output::note(&format!("DuckDB's file is damaged ({what}), and is made anew"));
+                output::note(&format!(
+                    "DuckDB's file is damaged ({what}), and is made anew"
+                ));
             }
             DatabaseStep::Loading { table, rows, .. } => {
                 bar.set(rows, &format!("rows of {table} into DuckDB's file"));
@@ -81,7 +88,7 @@ fn whole_database(
     database::ensure(library, &args.dir(), &set, cpus, &clock, &mut told).map_err(failure)
 }
 
-/// How a failure to have the file ends the process.
+/// The end of the process after a failure to have the file.
 pub(in crate::cmd) fn failure(error: DatabaseError) -> Failure {
     let message = error.to_string();
     match error {

@@ -44,7 +44,7 @@ pub(super) struct Bench<'a> {
     duckdb: String,
     /// The first answer to each query, which all later ones must be like.
     first: BTreeMap<u8, (String, Answer)>,
-    /// What the scans of each query did last.
+    /// The last notes of each query's scans.
     scans: BTreeMap<u8, Vec<ScanNote>>,
     done: u64,
 }
@@ -100,11 +100,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs a test by each engine, as records whatever comes of it.
-    pub(super) fn measure(
-        &mut self,
-        test: &Test,
-        told: Told<'_>,
-    ) -> Result<Vec<Record>, Failure> {
+    pub(super) fn measure(&mut self, test: &Test, told: Told<'_>) -> Result<Vec<Record>, Failure> {
         let sides = std::mem::take(&mut self.sides);
         let measured = self.measured(&sides, test, told);
         self.sides = sides;
@@ -180,6 +176,14 @@ impl<'a> Bench<'a> {
                 .with("server", args.server.as_deref().unwrap_or("loopback")),
             false => record,
         };
+        if side.engine == EngineName::DpbPushdown {
+            let wire = if args.is_compact() {
+                "compact"
+            } else {
+                "plain"
+            };
+            record = record.with("wire", wire);
+        }
         if let Some(memory) = args.memory {
             record = record.with("memory", memory);
         }
@@ -330,7 +334,8 @@ impl<'a> Bench<'a> {
             digest,
         });
         let mut around = Interference::default();
-        runs.iter().for_each(|run| around.add(&run.took.interference()));
+        runs.iter()
+            .for_each(|run| around.add(&run.took.interference()));
         sweep::conclude(
             &mut record,
             &times,
@@ -345,7 +350,7 @@ impl<'a> Bench<'a> {
         Some(record)
     }
 
-    /// What the scans of each query did, in words.
+    /// The notes of each query's scans, in words.
     pub(super) fn explained(&self) -> String {
         let mut lines = Vec::new();
         for (query, scans) in &self.scans {

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The time that an agent has to end.
 const AGENT_END: Duration = Duration::from_secs(3);
 
-/// How something ended without a number.
+/// The end of something without a number.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// A test has no number, and the reason.
@@ -48,7 +48,7 @@ pub(super) struct Answering {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// What opening took.
+    /// The resources that opening took.
     pub(super) opened: Took,
     _kept: Kept,
 }
@@ -57,7 +57,9 @@ impl Answering {
     /// Starts one, and waits until it is ready.
     pub(super) fn start(opening: &Opening) -> Result<Self, Ended> {
         let broke = |why: String| {
-            Ended::Failure(Failure::check(format!("cannot start a process for queries: {why}")))
+            Ended::Failure(Failure::check(format!(
+                "cannot start a process for queries: {why}"
+            )))
         };
         let program = std::env::current_exe().map_err(|error| broke(error.to_string()))?;
         let mut child = Command::new(program)
@@ -75,7 +77,9 @@ impl Answering {
         thread::spawn(move || {
             let lines = BufReader::new(stdout).lines();
             // Ends when nobody waits for lines any more, or there are none.
-            lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
+            lines
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
         });
         let mut answering = Self {
             child,
@@ -107,13 +111,16 @@ impl Answering {
     fn ask(&mut self, line: &str) -> Result<Said, Ended> {
         if let Some(stdin) = &mut self.stdin {
             // If it has ended already, its last words or its end say why.
-            let _ = stdin.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdin.flush());
+            let _ = stdin
+                .write_all(format!("{line}\n").as_bytes())
+                .and_then(|()| stdin.flush());
         }
         loop {
             match self.lines.recv_timeout(LOOK) {
                 Ok(line) => {
-                    return serde_json::from_str(&line)
-                        .map_err(|error| Ended::wrong(format!("a process for queries said {error}")));
+                    return serde_json::from_str(&line).map_err(|error| {
+                        Ended::wrong(format!("a process for queries said {error}"))
+                    });
                 }
                 Err(RecvTimeoutError::Timeout) if interrupt::is_set() => {
                     return Err(Ended::Failure(Failure::interrupted(
@@ -151,7 +158,7 @@ pub(super) struct OwnAgent {
     _child: ServingChild,
     /// Its process.
     pub(super) pid: u32,
-    /// How it is reached.
+    /// The way to reach it.
     pub(super) at: AgentAt,
 }
 
@@ -185,6 +192,7 @@ impl OwnAgent {
                     credentials: None,
                     scale_factor: args.sf,
                     link_bits_per_s: args.link_bits_per_s(),
+                    is_compact: args.is_compact(),
                 },
             }),
             Err(NotReady::Interrupted) => Err(Failure::interrupted(

@@ -30,7 +30,7 @@ pub fn run(args: Args, _: &Globals) -> Result<(), Failure> {
         .map_err(|error| Failure::check(format!("dbms-session: {error}")))
 }
 
-/// How an agent is connected to.
+/// The way to connect to an agent.
 fn connect(agent: &AgentAt) -> Result<Connect, String> {
     let pass = match (&agent.token, &agent.credentials) {
         (Some(token), _) => {

@@ -23,7 +23,7 @@ pub(super) struct Side {
     data: Data,
 }
 
-/// Where its data is.
+/// The place of an engine's data.
 #[derive(Debug)]
 enum Data {
     /// A file of DuckDB's on this machine.
@@ -38,7 +38,7 @@ enum Data {
     },
 }
 
-/// What an agent had used at a moment.
+/// The resources that an agent had used at a moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AgentUse {
     usage: Option<Usage>,
@@ -65,7 +65,7 @@ impl Side {
         };
         let connect = connect_unpaced(&at).map_err(Failure::usage)?;
         let clock = std::sync::Arc::new(dpb_core::WallClock::default());
-        let source = AgentSource::connect(connect, args.sf, 1, Pace::new(0, clock));
+        let source = AgentSource::connect(connect, args.sf, 1, Pace::new(0, clock), false);
         Ok(Self {
             engine,
             data: Data::Agent {
@@ -110,7 +110,7 @@ impl Side {
         })
     }
 
-    /// What the agent has used so far; with `reset_peak` a new peak of its memory starts.
+    /// The resources that the agent has used so far; with `reset_peak` a new peak of its memory starts.
     pub(super) fn used(&self, reset_peak: bool) -> Result<AgentUse, Ended> {
         match &self.data {
             Data::File(_) => Ok(AgentUse::default()),
@@ -121,7 +121,7 @@ impl Side {
         }
     }
 
-    /// How its times came about: on a link with a pace they are emulated.
+    /// The evidence of its times: on a link with a pace they are emulated.
     pub(super) fn evidence(&self, args: &Args) -> Evidence {
         let Data::Agent { source, .. } = &self.data else {
             return Evidence::of_this_cpu();
@@ -171,12 +171,15 @@ fn elsewhere(args: &Args, address: &str) -> Result<AgentAt, Failure> {
         credentials: args.credentials.clone(),
         scale_factor: args.sf,
         link_bits_per_s: args.link_bits_per_s(),
+        is_compact: args.is_compact(),
     })
 }
 
 /// Bytes that a process has had read from storage (proc(5)).
 fn read_bytes(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("read_bytes:"))?;
     line.trim().parse().ok()
 }

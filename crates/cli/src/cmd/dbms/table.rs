@@ -4,7 +4,7 @@ use dpb_core::measure::{Ratio, Record};
 
 use super::{EngineName, seconds};
 use crate::cmd::sweep::{self, parameter};
-use crate::output::{Column, Table, bytes, evidence, percent, verdict};
+use crate::output::{Column, Table, evidence, percent, short, verdict};
 
 /// The tests for a person: times, what they took, what a pushdown saved, and the gain over the others.
 pub(super) fn for_people(records: &[Record]) -> Table {
@@ -38,7 +38,7 @@ pub(super) fn for_people(records: &[Record]) -> Table {
                 seconds(time.ci95_high?)
             ))
         });
-        let size = |name: &str| or_none(figure(name).map(|value| format!("{}B", bytes(value).trim_end_matches('B'))));
+        let size = |name: &str| or_none(figure(name).map(|value| format!("{}B", short(value))));
         table.row([
             format!("Q{}", parameter(record, "query")),
             parameter(record, "engine"),
@@ -69,7 +69,7 @@ fn dropped(record: &Record) -> Option<f64> {
     (scanned > 0).then(|| 1.0 - sent as f64 / scanned as f64)
 }
 
-/// How many times as fast as another engine in the same test.
+/// The gain over another engine in the same test.
 fn gain(record: &Record, records: &[Record], base: EngineName) -> String {
     let none = || "-".to_owned();
     if parameter(record, "engine") == base.name() {
@@ -86,7 +86,11 @@ fn gain(record: &Record, records: &[Record], base: EngineName) -> String {
             .get("run_s")
             .map(|samples| samples.values.clone())
     };
-    let both = records.iter().find(is_same).and_then(times).zip(times(record));
+    let both = records
+        .iter()
+        .find(is_same)
+        .and_then(times)
+        .zip(times(record));
     match both.and_then(|(theirs, ours)| Ratio::of(&theirs, &ours)) {
         Some(Ratio {
             median,
@@ -106,6 +110,7 @@ pub(super) fn for_machines(records: &[Record]) -> Table {
         "sf",
         "threads",
         "link_gbps",
+        "wire",
         "server",
         "warm_up_runs",
         "repeat",

@@ -30,7 +30,9 @@ fn it_is_made_once_holds_all_tables_and_is_made_anew_when_damaged() {
     assert!(first.is_new);
     assert_eq!(first.rows.len(), 8);
     assert_eq!(first.rows["region"], 5);
-    let names: Vec<_> = entries(first.path.parent().unwrap()).map(|(_, name)| name).collect();
+    let names: Vec<_> = entries(first.path.parent().unwrap())
+        .map(|(_, name)| name)
+        .collect();
     assert_eq!(names.len(), 2, "{names:?}");
     let again = made(library, dir.path(), &mut Vec::new());
     assert!(!again.is_new && again.bytes == first.bytes);
@@ -42,7 +44,10 @@ fn it_is_made_once_holds_all_tables_and_is_made_anew_when_damaged() {
     let mut steps = Vec::new();
     let anew = made(library, dir.path(), &mut steps);
     assert!(anew.is_new);
-    assert!(steps.iter().any(|step| step.starts_with("Damaged")), "{steps:?}");
+    assert!(
+        steps.iter().any(|step| step.starts_with("Damaged")),
+        "{steps:?}"
+    );
     // Cut off, and of another generator.
     let file = File::options().write(true).open(&anew.path).unwrap();
     file.set_len(anew.bytes - 1).unwrap();
@@ -62,8 +67,25 @@ fn giving_up_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let tables = segments(dir.path());
     let mut stop = |_: DatabaseStep<'_>| ControlFlow::Break(());
-    let ended = ensure(library, dir.path(), &tables, 1, &WallClock::default(), &mut stop);
-    assert!(matches!(ended, Err(DatabaseError::Interrupted)), "{ended:?}");
-    let left: Vec<_> = paths(dir.path()).into_iter().map(|(_, path)| path).collect();
-    assert!(left.iter().all(|path| path.extension().is_some_and(|end| end == "lock")), "{left:?}");
+    let ended = ensure(
+        library,
+        dir.path(),
+        &tables,
+        1,
+        &WallClock::default(),
+        &mut stop,
+    );
+    assert!(
+        matches!(ended, Err(DatabaseError::Interrupted)),
+        "{ended:?}"
+    );
+    let left: Vec<_> = paths(dir.path())
+        .into_iter()
+        .map(|(_, path)| path)
+        .collect();
+    assert!(
+        left.iter()
+            .all(|path| path.extension().is_some_and(|end| end == "lock")),
+        "{left:?}"
+    );
 }

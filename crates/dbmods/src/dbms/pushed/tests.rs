@@ -29,7 +29,14 @@ fn all_answers_are_right(sf: f64) {
     let dir = tempfile::tempdir().unwrap();
     let set = segments(dir.path(), sf);
     let mut go_on = |_: database::DatabaseStep<'_>| ControlFlow::Continue(());
-    let file = database::ensure(library, dir.path(), &set, 2, &WallClock::default(), &mut go_on);
+    let file = database::ensure(
+        library,
+        dir.path(),
+        &set,
+        2,
+        &WallClock::default(),
+        &mut go_on,
+    );
     let settings = Settings {
         threads: 2,
         memory_bytes_max: None,
@@ -49,7 +56,11 @@ fn all_answers_are_right(sf: f64) {
             assert_eq!(answers::wrong(query, &expected, &answer), None);
             assert_eq!(answers::differ(query, &alone, &answer), None);
             for table in query.tables() {
-                assert!(notes.iter().any(|note| note.table == table), "{} {table}", query.name());
+                assert!(
+                    notes.iter().any(|note| note.table == table),
+                    "{} {table}",
+                    query.name()
+                );
             }
         }
     }
@@ -74,20 +85,38 @@ fn filters_are_evaluated_at_the_scan() {
     let Some(mut pushed) = pushed(&set) else {
         return;
     };
-    let mut notes = |number| pushed.run(queries::query(number).unwrap(), || ()).unwrap().1;
+    let mut notes = |number| {
+        pushed
+            .run(queries::query(number).unwrap(), || ())
+            .unwrap()
+            .1
+    };
     let q6 = notes(6);
     assert_eq!(q6.len(), 1);
     for column in ["l_shipdate", "l_discount", "l_quantity"] {
         assert!(q6[0].filters.contains(column), "{q6:?}");
     }
     assert_eq!(q6[0].counts.rows_scanned, 60_175);
-    assert!(q6[0].counts.rows_sent * 20 < q6[0].counts.rows_scanned, "{q6:?}");
+    assert!(
+        q6[0].counts.rows_sent * 20 < q6[0].counts.rows_scanned,
+        "{q6:?}"
+    );
     // A column of a filter that is taken whole does not come back.
     assert!(!q6[0].columns.contains(&"l_quantity".to_owned()), "{q6:?}");
     let q13 = notes(13);
     let orders = q13.iter().find(|note| note.table == "orders").unwrap();
-    assert!(orders.filters.contains("LIKE '%special%requests%'"), "{orders:?}");
-    assert!(!orders.columns.contains(&"o_comment".to_owned()), "{orders:?}");
+    assert!(
+        orders.filters.contains("LIKE '%special%requests%'"),
+        "{orders:?}"
+    );
+    assert!(
+        !orders.columns.contains(&"o_comment".to_owned()),
+        "{orders:?}"
+    );
     let q22 = notes(22);
-    assert!(q22.iter().any(|note| note.filters.contains("c_phone LIKE '13%'")), "{q22:?}");
+    assert!(
+        q22.iter()
+            .any(|note| note.filters.contains("c_phone LIKE '13%'")),
+        "{q22:?}"
+    );
 }

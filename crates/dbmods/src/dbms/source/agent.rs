@@ -1,17 +1,18 @@
 //! Tables of an agent: each scan is a request on a connection of its own.
 
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow_array::RecordBatch;
 use dpb_link::Connect;
 
 use super::{Pace, Queue, ScanCounts, Source};
 use crate::query::Query;
-use crate::schema::Schema;
 use crate::scan::operator::BATCH_ROWS;
+use crate::schema::Schema;
 use crate::service::client::{Client, ClientError};
-use crate::service::protocol::{DataSet, Engine, FileFormat, ScanRequest, TableInfo, Usage};
+use crate::service::protocol::{
+    CAPABILITY_COMPACT, DataSet, Engine, FileFormat, ScanRequest, TableInfo, Usage,
+};
 use crate::tpch::TABLES;
 
 /// TPC-H's tables at an agent.
@@ -21,12 +22,15 @@ pub struct AgentSource {
     threads: u32,
     tables: Vec<TableInfo>,
     pace: Pace,
+    /// Capabilities that it is asked for.
+    capabilities: u64,
     /// Connections that no scan has.
     idle: Mutex<Vec<Client>>,
 }
 
 impl AgentSource {
-    /// Connects to an agent that has the tables of a scale factor. `pace` is that of `connect`, which all connections share.
+    /// Connects to an agent that has the tables of a scale factor. `pace` is that of `connect`, which all connections share. With
+    /// `is_compact` batches come in fewer bytes, which takes both sides' cores.
     ///
     /// # Errors
     /// If it cannot be reached, or lacks a table.
@@ -35,8 +39,14 @@ impl AgentSource {
         scale_factor: f64,
         threads: u32,
         pace: Pace,
+        is_compact: bool,
     ) -> Result<Self, String> {
-        let mut client = open(&connect).map_err(|error| error.to_string())?;
+        let capabilities = match is_compact {
+            true => CAPABILITY_COMPACT,
+            // Scans alone, so that the agent loads no DuckDB.
+            false => 0,
+        };
+        let mut client = open(&connect, capabilities, &pace).map_err(|error| error.to_string())?;
         let data = DataSet::tpch(scale_factor).map_err(|error| error.to_string())?;
         let tables = client.describe(&data).map_err(|error| error.to_string())?;
         let has = |name: &&str| tables.iter().any(|info| info.schema.table == *name);
@@ -51,6 +61,7 @@ impl AgentSource {
             threads,
             tables,
             pace,
+            capabilities,
             idle: Mutex::new(vec![client]),
         })
     }
@@ -73,13 +84,15 @@ impl AgentSource {
         Ok(())
     }
 
-    /// What the agent's process has used; with `reset_peak` a new peak of its memory starts.
+    /// The resources that the agent's process has used; with `reset_peak` a new peak of its memory starts.
     ///
     /// # Errors
     /// The agent's words.
     pub fn usage(&self, reset_peak: bool) -> Result<Usage, String> {
         let mut client = self.client().map_err(|error| error.to_string())?;
-        let usage = client.usage(reset_peak).map_err(|error| error.to_string())?;
+        let usage = client
+            .usage(reset_peak)
+            .map_err(|error| error.to_string())?;
         self.idle().push(client);
         Ok(usage)
     }
@@ -87,7 +100,8 @@ impl AgentSource {
     /// The stand-in for hardware that the agent has, if it has one.
     pub fn emulated_by(&self) -> Option<String> {
         let idle = self.idle();
-        idle.first().and_then(|client| client.agent().emulated_by.clone())
+        idle.first()
+            .and_then(|client| client.agent().emulated_by.clone())
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Client>> {
@@ -96,19 +110,24 @@ impl AgentSource {
 
     fn client(&self) -> Result<Client, ClientError> {
         let idle = self.idle().pop();
-        idle.map_or_else(|| open(&self.connect), Ok)
+        idle.map_or_else(|| open(&self.connect, self.capabilities, &self.pace), Ok)
     }
 }
 
-/// A connection that asks for scans alone, so that the agent loads no DuckDB.
-fn open(connect: &Connect) -> Result<Client, ClientError> {
-    Client::connect_with(connect.clone(), 0)
+/// A connection whose batches pass at the link's pace.
+fn open(connect: &Connect, capabilities: u64, pace: &Pace) -> Result<Client, ClientError> {
+    let mut client = Client::connect_with(connect.clone(), capabilities)?;
+    let pace = pace.clone();
+    client.set_meter(Arc::new(move |bytes| pace.pass(bytes)));
+    Ok(client)
 }
 
 impl Source for AgentSource {
     fn tables(&self) -> Vec<(Schema, u64)> {
         let tables = self.tables.iter();
-        tables.map(|info| (info.schema.clone(), info.rows)).collect()
+        tables
+            .map(|info| (info.schema.clone(), info.rows))
+            .collect()
     }
 
     fn threads(&self) -> usize {
@@ -130,7 +149,6 @@ impl Source for AgentSource {
         let before = client.bytes().1;
         let mut rows_sent = 0;
         let scanned = client.scan(request, &mut |batch| {
-            self.pace.pass(bytes(batch));
             rows_sent += batch.num_rows() as u64;
             match queue.put(batch.clone()) {
                 true => ControlFlow::Continue(()),
@@ -146,13 +164,6 @@ impl Source for AgentSource {
             link_bytes,
         })
     }
-}
-
-/// Bytes of a batch's values, which is all of its message but some hundred.
-fn bytes(batch: &RecordBatch) -> u64 {
-    let columns = batch.columns().iter();
-    let bytes = columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
-    bytes.sum::<usize>() as u64
 }
 
 impl std::fmt::Debug for AgentSource {

@@ -38,7 +38,9 @@ impl OwnSource {
 impl Source for OwnSource {
     fn tables(&self) -> Vec<(Schema, u64)> {
         let tables = self.tables.values();
-        tables.map(|table| (table.schema().clone(), table.rows())).collect()
+        tables
+            .map(|table| (table.schema().clone(), table.rows()))
+            .collect()
     }
 
     fn threads(&self) -> usize {

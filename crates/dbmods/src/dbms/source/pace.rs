@@ -38,7 +38,10 @@ impl Pace {
         let takes_ns = u128::from(bytes) * 8_000_000_000 / u128::from(self.bits_per_s);
         let now_ns = self.clock.now_ns();
         let passed_ns = {
-            let mut passed_ns = self.passed_ns.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut passed_ns = self
+                .passed_ns
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             *passed_ns = (*passed_ns).max(now_ns).saturating_add(takes_ns as u64);
             *passed_ns
         };

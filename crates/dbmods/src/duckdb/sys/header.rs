@@ -24,10 +24,17 @@ pub(in crate::duckdb) fn header(name: &str) -> Result<String, String> {
     let crates = crates.flat_map(|registry| fs::read_dir(registry.path()).into_iter().flatten());
     let sources = crates
         .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("libduckdb-sys-"))
+        .filter(|entry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("libduckdb-sys-")
+        })
         .map(|entry| entry.path().join("duckdb.tar.gz"))
         .max()
-        .ok_or("no header in DUCKDB_LIB_DIR, nor the crate libduckdb-sys, which `cargo fetch` brings")?;
+        .ok_or(
+            "no header in DUCKDB_LIB_DIR, nor the crate libduckdb-sys, which `cargo fetch` brings",
+        )?;
     let mut tar = Command::new("tar");
     tar.arg("xzOf")
         .arg(sources)
@@ -37,10 +44,7 @@ pub(in crate::duckdb) fn header(name: &str) -> Result<String, String> {
 }
 
 /// The objection of C's compiler to `claims` behind the header; `None` if it agrees.
-pub(in crate::duckdb) fn objection(
-    header: &str,
-    claims: &str,
-) -> Result<Option<String>, String> {
+pub(in crate::duckdb) fn objection(header: &str, claims: &str) -> Result<Option<String>, String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = dir.path().join("claims.c");
     fs::write(&file, format!("{header}\n{claims}")).map_err(|error| error.to_string())?;
@@ -182,6 +186,9 @@ fn declarations_agree_with_the_header_and_wrong_ones_do_not() {
         &[("duckdb_nothing", &[], "")],
     ];
     for wrong in wrong {
-        assert!(agrees(&prototypes(wrong, c_type)).unwrap().is_some(), "{wrong:?}");
+        assert!(
+            agrees(&prototypes(wrong, c_type)).unwrap().is_some(),
+            "{wrong:?}"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! A table of ours as a table function: callbacks that DuckDB's threads make, and its vectors.
 //!
-//! What DuckDB keeps for us: with the function the table, with each use of it in a statement the filters that were taken, with each scan
+//! DuckDB keeps data for us: with the function the table, with each use of it in a statement the filters that were taken, with each scan
 //! the scan, and with each of its threads the batch that it has in hand.
 #![allow(unsafe_code)]
 
@@ -20,30 +20,30 @@ use super::sys::{
     FAILURE, FactoryHandle, Functions, INLINE_MAX, Index, InitHandle, LocalHandle, NO_ORDER,
     OfferHandle, Opaque, Str, TableBindHandle, TableFunctionHandle, Text, TypeHandle, VectorHandle,
 };
-use super::{Offered, PushedScan, PushedTable, Pushed};
+use super::{Offered, Pushed, PushedScan, PushedTable};
 use crate::query::sql;
 use crate::schema::Column;
 
-/// What DuckDB keeps with the function.
+/// The data that DuckDB keeps with the function.
 struct Registered {
     table: Arc<dyn PushedTable>,
 }
 
-/// What DuckDB keeps with each use of the table.
+/// The data that DuckDB keeps with each use of the table.
 struct Bound {
     table: Arc<dyn PushedTable>,
     number: usize,
     taken: Mutex<Vec<Pushed>>,
 }
 
-/// What DuckDB keeps with each scan.
+/// The data that DuckDB keeps with each scan.
 struct Scanning {
     scan: Box<dyn PushedScan>,
     /// The column of a batch that each vector of a chunk is.
     places: Vec<usize>,
 }
 
-/// What DuckDB keeps with each thread of a scan.
+/// The data that DuckDB keeps with each thread of a scan.
 #[derive(Default)]
 struct Held {
     batch: Option<RecordBatch>,
@@ -156,7 +156,10 @@ unsafe fn guarded(error: *mut ErrorHandle, body: impl FnOnce() -> Result<(), Ref
 fn words(panic: &Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("a table of dpb's panicked: {}", text.unwrap_or("without a word"))
+    format!(
+        "a table of dpb's panicked: {}",
+        text.unwrap_or("without a word")
+    )
 }
 
 unsafe extern "C" fn bind(
@@ -248,11 +251,7 @@ unsafe fn offered(api: &Functions, info: OfferHandle) -> Result<(), Refusal> {
     // SAFETY: the caller's; out-pointers are to locals; indices are below the counts.
     unsafe {
         tried(api, |error| {
-            (api.duckdb_v2_table_function_filter_pushdown_get_bind_data)(
-                info,
-                &raw mut data,
-                error,
-            )
+            (api.duckdb_v2_table_function_filter_pushdown_get_bind_data)(info, &raw mut data, error)
         })?;
         let bound = &*data.cast::<Bound>();
         tried(api, |error| {
@@ -331,11 +330,7 @@ unsafe fn begun(api: &Functions, info: InitHandle) -> Result<(), Refusal> {
         })?;
         let bound = &*data.cast::<Bound>();
         tried(api, |error| {
-            (api.duckdb_v2_table_function_init_global_get_column_count)(
-                info,
-                &raw mut count,
-                error,
-            )
+            (api.duckdb_v2_table_function_init_global_get_column_count)(info, &raw mut count, error)
         })?;
         let (mut columns, mut places) = (Vec::new(), Vec::new());
         for at in 0..count {
@@ -349,7 +344,9 @@ unsafe fn begun(api: &Functions, info: InitHandle) -> Result<(), Refusal> {
                 )
             })?;
             if column >= bound.table.schema().columns.len() as Index {
-                return Err(format!("DuckDB asks for column {column}, which is not there"));
+                return Err(format!(
+                    "DuckDB asks for column {column}, which is not there"
+                ));
             }
             let column = column as u32;
             let place = columns.iter().position(|&known| known == column);
@@ -532,18 +529,15 @@ unsafe fn texts(
     // SAFETY: the caller's; the arena lives as long as the vector's rows; `home` has room for all bytes, and each text lies in them
     // where it lies in the array, whose offsets Arrow has checked.
     unsafe {
-        let has_long = offsets.windows(2).any(|pair| (pair[1] - pair[0]) as usize > INLINE_MAX);
+        let has_long = offsets
+            .windows(2)
+            .any(|pair| (pair[1] - pair[0]) as usize > INLINE_MAX);
         if has_long {
             tried(api, |error| {
                 (api.duckdb_v2_vector_get_arena)(vector, &raw mut arena, error)
             })?;
             tried(api, |error| {
-                (api.duckdb_v2_arena_allocate)(
-                    arena,
-                    bytes.len() as Index,
-                    &raw mut home,
-                    error,
-                )
+                (api.duckdb_v2_arena_allocate)(arena, bytes.len() as Index, &raw mut home, error)
             })?;
             home.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }

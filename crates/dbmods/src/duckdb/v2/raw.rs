@@ -10,9 +10,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::expression::{Comparison, Expression, Type, Value};
 use super::sys::{
-    AttachOptionsHandle, ChunkHandle, ConnectionHandle, EnvironmentHandle, ErrorHandle, ExpressionHandle, FactoryHandle,
-    Functions, Huge, Index, InstanceHandle, ResultHandle, StatementHandle, StatementsHandle,
-    Status, Str, TypeHandle, ValueHandle, VectorHandle, node, type_id,
+    AttachOptionsHandle, ChunkHandle, ConnectionHandle, EnvironmentHandle, ErrorHandle,
+    ExpressionHandle, FactoryHandle, Functions, Huge, Index, InstanceHandle, ResultHandle,
+    StatementHandle, StatementsHandle, Status, Str, TypeHandle, ValueHandle, VectorHandle, node,
+    type_id,
 };
 use super::{Chunks, Library};
 
@@ -83,7 +84,8 @@ fn load(origin: &str) -> Result<Functions, String> {
     // SAFETY: the library at this path is loaded already (`Library` has its functions of version 1), so nothing is initialised.
     let library = unsafe { libloading::Library::new(Path::new(origin)) };
     let library = library.map_err(|error| format!("{origin}: {error}"))?;
-    let functions = Functions::load(&library).map_err(|name| format!("{origin} has no function {name}"));
+    let functions =
+        Functions::load(&library).map_err(|name| format!("{origin} has no function {name}"));
     // Functions stay good and DuckDB's threads may outlive a handle.
     std::mem::forget(library);
     functions
@@ -359,7 +361,10 @@ unsafe fn read(api: &Functions, value: ValueHandle) -> Result<Value, Refusal> {
                 })?;
                 Value::Boolean(is_true)
             }
-            type_id::TINYINT | type_id::SMALLINT | type_id::INTEGER | type_id::BIGINT
+            type_id::TINYINT
+            | type_id::SMALLINT
+            | type_id::INTEGER
+            | type_id::BIGINT
             | type_id::HUGEINT => {
                 let mut huge = Huge::default();
                 tried(api, |error| {
@@ -489,11 +494,7 @@ unsafe fn nested(
             node::CONSTANT => {
                 let mut value = ValueHandle::NULL;
                 tried(api, |error| {
-                    (api.duckdb_v2_expression_constant_get_value)(
-                        expression,
-                        &raw mut value,
-                        error,
-                    )
+                    (api.duckdb_v2_expression_constant_get_value)(expression, &raw mut value, error)
                 })?;
                 Expression::Constant(taken(api, value)?)
             }

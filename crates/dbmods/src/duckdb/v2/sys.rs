@@ -30,7 +30,7 @@ handles! {
     AttachOptionsHandle,
     /// A connection.
     ConnectionHandle,
-    /// Where types are created.
+    /// The scope that types are created in.
     FactoryHandle,
     /// The detail of an error.
     ErrorHandle,
@@ -56,7 +56,7 @@ handles! {
     ContextHandle,
     /// A table function about to be registered.
     TableFunctionHandle,
-    /// What is bound.
+    /// A call of a function that is bound.
     BindHandle,
     /// The table that is bound.
     TableBindHandle,
@@ -136,7 +136,8 @@ pub(super) type Destroy = unsafe extern "C" fn(*mut c_void);
 /// `duckdb_v2_opaque_equals_fn`.
 pub(super) type Equals = unsafe extern "C" fn(*mut c_void, *mut c_void) -> bool;
 /// `duckdb_v2_table_function_bind_callback_fn`.
-pub(super) type Bind = unsafe extern "C" fn(BindHandle, TableBindHandle, ContextHandle, *mut ErrorHandle);
+pub(super) type Bind =
+    unsafe extern "C" fn(BindHandle, TableBindHandle, ContextHandle, *mut ErrorHandle);
 /// `duckdb_v2_table_function_init_global_callback_fn`.
 pub(super) type Init = unsafe extern "C" fn(InitHandle, ContextHandle, *mut ErrorHandle);
 /// `duckdb_v2_table_function_init_local_callback_fn`.

@@ -15,7 +15,7 @@ struct Few {
     rows: usize,
     offered: Mutex<Vec<Expression>>,
     scans: Mutex<Vec<(Vec<u32>, Vec<Pushed>)>>,
-    /// What it makes of the filters that it is offered.
+    /// Its answer to the filters that it is offered.
     takes: fn(&Expression) -> Offered,
     fails: bool,
 }
@@ -26,7 +26,12 @@ struct Once {
     fails: bool,
 }
 
-const TEXTS: [&str; 4] = ["", "twelve bytes", "thirteen bytes", "naïve and long enough"];
+const TEXTS: [&str; 4] = [
+    "",
+    "twelve bytes",
+    "thirteen bytes",
+    "naïve and long enough",
+];
 
 fn few(rows: usize, takes: fn(&Expression) -> Offered) -> Few {
     let column = |name: &str, ty| Column {
@@ -39,7 +44,13 @@ fn few(rows: usize, takes: fn(&Expression) -> Offered) -> Few {
             columns: vec![
                 column("i", ColumnType::Integer),
                 column("b", ColumnType::BigInt),
-                column("m", ColumnType::Decimal { precision: 15, scale: 2 }),
+                column(
+                    "m",
+                    ColumnType::Decimal {
+                        precision: 15,
+                        scale: 2,
+                    },
+                ),
                 column("d", ColumnType::Date),
                 column("t", ColumnType::Text),
             ],
@@ -80,14 +91,24 @@ impl PushedTable for Few {
         let columns_of = |column: &u32| -> (String, ArrayRef) {
             let name = self.schema.columns[*column as usize].name.clone();
             let array: ArrayRef = match column {
-                0 => Arc::new(Int32Array::from_iter_values(rows.clone().map(|row| row as i32 - 1))),
-                1 => Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| row as i64 * 3))),
+                0 => Arc::new(Int32Array::from_iter_values(
+                    rows.clone().map(|row| row as i32 - 1),
+                )),
+                1 => Arc::new(Int64Array::from_iter_values(
+                    rows.clone().map(|row| row as i64 * 3),
+                )),
                 2 => {
-                    let money = Decimal64Array::from_iter_values(rows.clone().map(|row| row as i64 * 5 - 5));
+                    let money = Decimal64Array::from_iter_values(
+                        rows.clone().map(|row| row as i64 * 5 - 5),
+                    );
                     Arc::new(money.with_precision_and_scale(15, 2).unwrap())
                 }
-                3 => Arc::new(Date32Array::from_iter_values(rows.clone().map(|row| row as i32 - 1))),
-                _ => Arc::new(StringArray::from_iter_values(rows.clone().map(|row| TEXTS[row % 4]))),
+                3 => Arc::new(Date32Array::from_iter_values(
+                    rows.clone().map(|row| row as i32 - 1),
+                )),
+                _ => Arc::new(StringArray::from_iter_values(
+                    rows.clone().map(|row| TEXTS[row % 4]),
+                )),
             };
             (name, array)
         };
@@ -132,13 +153,19 @@ fn instance(table: Few) -> Option<(Instance, Arc<Few>)> {
     let dir = std::env::temp_dir();
     let mut instance = Instance::open(library, 2, None, &dir).unwrap();
     let table = Arc::new(table);
-    instance.register(Arc::clone(&table) as Arc<dyn PushedTable>).unwrap();
+    instance
+        .register(Arc::clone(&table) as Arc<dyn PushedTable>)
+        .unwrap();
     Some((instance, table))
 }
 
 fn rows(instance: &mut Instance, sql: &str) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
-    instance.query(sql).unwrap().rows(&mut |row| rows.push(row)).unwrap();
+    instance
+        .query(sql)
+        .unwrap()
+        .rows(&mut |row| rows.push(row))
+        .unwrap();
     rows
 }
 
@@ -162,7 +189,10 @@ fn every_type_and_more_rows_than_a_chunk_has() {
         ];
         assert_eq!(values, expected);
     }
-    let sums = rows(&mut instance, "SELECT count(*), min(t), NULL, 0.5::DOUBLE FROM few");
+    let sums = rows(
+        &mut instance,
+        "SELECT count(*), min(t), NULL, 0.5::DOUBLE FROM few",
+    );
     assert_eq!(
         sums,
         [[
@@ -180,7 +210,9 @@ fn every_type_and_more_rows_than_a_chunk_has() {
 fn filters_are_offered_as_they_are_and_those_that_are_taken_are_gone() {
     // Takes comparisons with equality, without doing anything about them.
     let takes = |filter: &Expression| match filter {
-        Expression::Compare(Comparison::Equal, ..) => Offered::Taken(Predicate::Constant(Some(true))),
+        Expression::Compare(Comparison::Equal, ..) => {
+            Offered::Taken(Predicate::Constant(Some(true)))
+        }
         Expression::Between(..) => Offered::InPart(Predicate::Constant(None)),
         _ => Offered::Refused,
     };
@@ -198,17 +230,29 @@ fn filters_are_offered_as_they_are_and_those_that_are_taken_are_gone() {
         Expression::Compare(
             Comparison::Equal,
             Box::new(Expression::Column(2)),
-            Box::new(Expression::Constant(Value::Decimal { unscaled: 5, scale: 2 }))
+            Box::new(Expression::Constant(Value::Decimal {
+                unscaled: 5,
+                scale: 2
+            }))
         )
     );
     // Two comparisons become one BETWEEN, whose bounds are not said to belong to it; DuckDB still evaluates it.
-    let some = rows(&mut instance, "SELECT i FROM few WHERE i >= 2 AND i < 4 ORDER BY i");
+    let some = rows(
+        &mut instance,
+        "SELECT i FROM few WHERE i >= 2 AND i < 4 ORDER BY i",
+    );
     assert_eq!(some, [[Value::Integer(2)], [Value::Integer(3)]]);
-    assert!(matches!(table.offered.lock().unwrap().pop(), Some(Expression::Between(..))));
+    assert!(matches!(
+        table.offered.lock().unwrap().pop(),
+        Some(Expression::Between(..))
+    ));
     let (_, filters) = table.scans.lock().unwrap().pop().unwrap();
     assert!(filters.len() == 1 && !filters[0].is_whole);
     // Functions come by name, with their arguments.
-    let some = rows(&mut instance, "SELECT count(*) FROM few WHERE t LIKE 'thir_een%'");
+    let some = rows(
+        &mut instance,
+        "SELECT count(*) FROM few WHERE t LIKE 'thir_een%'",
+    );
     assert_eq!(some, [[Value::Integer(2)]]);
     assert_eq!(
         table.offered.lock().unwrap().pop().unwrap(),
@@ -221,7 +265,10 @@ fn filters_are_offered_as_they_are_and_those_that_are_taken_are_gone() {
         )
     );
     for (filter, is_in) in [("i IN (1, 5, 9)", true), ("i NOT IN (1, 5, 9)", false)] {
-        rows(&mut instance, &format!("SELECT count(*) FROM few WHERE {filter}"));
+        rows(
+            &mut instance,
+            &format!("SELECT count(*) FROM few WHERE {filter}"),
+        );
         let offered = table.offered.lock().unwrap().pop().unwrap();
         match (&offered, is_in) {
             (Expression::In(..), true) | (Expression::Not(_) | Expression::And(_), false) => {}

@@ -1,4 +1,4 @@
-//! What is declared here, against `duckdb_v2.h`: a C compiler is asked to agree with every prototype, size, place and value.
+//! The declarations, against `duckdb_v2.h`: a C compiler is asked to agree with every prototype, size, place and value.
 
 use std::mem::{align_of, offset_of, size_of};
 
@@ -81,10 +81,19 @@ fn values() -> String {
         ),
         ("DUCKDB_V2_BYTES_INLINE_LENGTH", super::INLINE_MAX),
         ("sizeof(duckdb_v2_hugeint_t)", size_of::<Huge>()),
-        ("offsetof(duckdb_v2_hugeint_t, upper)", offset_of!(Huge, upper)),
+        (
+            "offsetof(duckdb_v2_hugeint_t, upper)",
+            offset_of!(Huge, upper),
+        ),
         ("sizeof(duckdb_v2_opaque)", size_of::<Opaque>()),
-        ("offsetof(duckdb_v2_opaque, destroy)", offset_of!(Opaque, destroy)),
-        ("offsetof(duckdb_v2_opaque, equals)", offset_of!(Opaque, equals)),
+        (
+            "offsetof(duckdb_v2_opaque, destroy)",
+            offset_of!(Opaque, destroy),
+        ),
+        (
+            "offsetof(duckdb_v2_opaque, equals)",
+            offset_of!(Opaque, equals),
+        ),
         ("DUCKDB_V2_ORDER_PRESERVATION_NO_ORDER", NO_ORDER as usize),
     ];
     let types = [
@@ -131,18 +140,28 @@ fn values() -> String {
 fn declarations_agree_with_the_header_and_wrong_ones_do_not() {
     let agrees = |claims: &str| {
         let header = header("duckdb_v2.h")?;
-        objection(&format!("#define DUCKDB_V2_API_ALLOW_UNSTABLE 1\n{header}"), claims)
+        objection(
+            &format!("#define DUCKDB_V2_API_ALLOW_UNSTABLE 1\n{header}"),
+            claims,
+        )
     };
     match agrees(&(prototypes(DECLARED, c_type) + &values())) {
         Ok(objection) => assert_eq!(objection, None),
         Err(why) => return println!("skipped: {why}"),
     }
     let wrong: [&[(&str, &[&str], &str)]; 3] = [
-        &[("duckdb_v2_environment_destroy", &["*mut InstanceHandle"], "Status")],
+        &[(
+            "duckdb_v2_environment_destroy",
+            &["*mut InstanceHandle"],
+            "Status",
+        )],
         &[("duckdb_v2_result_destroy", &[], "Status")],
         &[("duckdb_v2_nothing", &[], "Status")],
     ];
     for wrong in wrong {
-        assert!(agrees(&prototypes(wrong, c_type)).unwrap().is_some(), "{wrong:?}");
+        assert!(
+            agrees(&prototypes(wrong, c_type)).unwrap().is_some(),
+            "{wrong:?}"
+        );
     }
 }
