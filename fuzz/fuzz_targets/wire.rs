@@ -5,6 +5,7 @@ use dpb_dbmods::ipc;
 use dpb_dbmods::query::sql::parse_predicate;
 use dpb_dbmods::query::{Output, Query};
 use dpb_dbmods::scan::operator::Merged;
+use dpb_dbmods::service::compact;
 use dpb_dbmods::service::protocol::{
     self, DataSet, Description, End, Engine, FileFormat, Refusal, Reply, Request, ScanRequest,
     TAGS, TableInfo, Tag, Usage,
@@ -111,6 +112,13 @@ fn decode_of_service(tag: u8, body: &[u8]) {
             }
         }
         Tag::Partial => drop(aggregate().add(body)),
+        Tag::Compact => {
+            if let Ok(message) = compact::expanded(body)
+                && let Some(body) = compact::compact(&[&message])
+            {
+                assert_eq!(compact::expanded(&body).expect("our own").as_slice(), message.as_slice());
+            }
+        }
         Tag::Stop | Tag::File => {}
     }
 }
@@ -252,6 +260,10 @@ fn bodies() -> Vec<(u8, Vec<u8>)> {
         (tag::CREDIT, dpb_link::credit_bytes(4).to_vec()),
         // No groups; and one: AIR, 3; two rows; a sum of 5; a text.
         (Tag::Partial.into(), vec![0]),
+        (
+            Tag::Compact.into(),
+            compact::compact(&[&[7; 4096]]).expect("it becomes shorter"),
+        ),
         (
             Tag::Partial.into(),
             vec![1, 2, 1, 1, b'R', 0, 6, 2, 2, 1, 10, 3, 1, b'a'],

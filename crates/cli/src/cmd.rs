@@ -6,6 +6,7 @@ pub mod clean;
 pub mod compare;
 pub mod completions;
 pub mod data;
+pub mod dbms;
 pub mod doctor;
 pub mod import;
 pub mod index;

@@ -92,6 +92,7 @@ const TASKS: Tasks = Tasks(&[
     &cmd::tcp::TASK,
     &cmd::pushdown::TASK,
     &cmd::index::TASK,
+    &cmd::dbms::TASK,
     &cmd::rdma::TASK,
     &cmd::net::headroom::TASK,
     &cmd::net::flow_table::TASK,
@@ -167,6 +168,8 @@ enum Verb {
     Query(cmd::query::Args),
     /// Measure an ordered index, range-partitioned between host and DPU, under YCSB's requests
     Index(cmd::index::Args),
+    /// Measure DuckDB under TPC-H's queries: alone, with its scans pushed to an agent, over files that it fetches
+    Dbms(cmd::dbms::Args),
     /// Serve this machine's tables, operators and tests to other machines
     Serve(cmd::serve::Args),
     /// Latency and bandwidth of RDMA between two machines, as perftest measures them
@@ -190,6 +193,9 @@ enum Verb {
     /// Become another program that dies with the process that started this one
     #[command(hide = true)]
     Tied(cmd::tied::Args),
+    /// Answer queries for `dpb dbms`
+    #[command(hide = true)]
+    DbmsSession(cmd::dbms::session::Args),
 }
 
 /// The program `dpb`: its operators, its backends, its command line.
@@ -275,6 +281,8 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Data(args) => cmd::data::run(args, globals),
         Verb::Pushdown(args) => cmd::pushdown::run(args, globals),
         Verb::Index(args) => cmd::index::run(args, globals),
+        Verb::Dbms(args) => cmd::dbms::run(args, globals),
+        Verb::DbmsSession(args) => cmd::dbms::session::run(args, globals),
         Verb::Serve(args) => cmd::serve::run(args, globals),
         Verb::Net(args) => cmd::net::run(args, globals),
         Verb::Tcp(args) => cmd::tcp::run(args, globals),

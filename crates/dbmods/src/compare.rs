@@ -10,7 +10,7 @@ pub mod workload;
 
 mod consumer;
 mod error;
-mod fetched_file;
+pub(crate) mod fetched_file;
 mod reference;
 mod run;
 mod scheme;

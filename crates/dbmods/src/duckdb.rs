@@ -9,6 +9,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -19,11 +20,13 @@ mod convert;
 mod find;
 mod generated;
 mod raw;
+mod segment_source;
 mod source;
 mod sys;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod tpch_baseline;
+pub mod v2;
 
 pub use convert::{BATCH_ROWS, CHUNK_ROWS};
 pub use find::{Library, Missing, cache_dir};
@@ -317,6 +320,20 @@ impl Connection {
         source::register(&self.raw, name, source).map_err(|reason| Error::refused(name, reason))
     }
 
+    /// Makes the rows of a table of TPC-H, in their order, callable in SQL as `name()`. `handed` counts those that were handed over.
+    ///
+    /// # Errors
+    /// [`Error::Statement`] if DuckDB takes no such function.
+    pub(crate) fn register_segment(
+        &mut self,
+        name: &str,
+        table: crate::Table,
+        handed: Arc<AtomicU64>,
+    ) -> Result<(), Error> {
+        let source = segment_source::SegmentSource::new(table, handed);
+        self.register(name, Box::new(source))
+    }
+
     /// Returns a handle that stops what runs on this connection.
     pub fn interrupt_handle(&self) -> Interrupt {
         Interrupt {
@@ -416,7 +433,7 @@ impl Error {
 }
 
 /// A text as a constant in SQL.
-fn literal(text: impl fmt::Display) -> String {
+pub(crate) fn literal(text: impl fmt::Display) -> String {
     format!("'{}'", text.to_string().replace('\'', "''"))
 }
 

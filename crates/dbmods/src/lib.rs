@@ -76,6 +76,7 @@
 //! * [`compare`]: ways to answer one query, checked against each other, then timed.
 
 pub mod compare;
+pub mod dbms;
 pub mod duckdb;
 pub mod index;
 pub mod ipc;

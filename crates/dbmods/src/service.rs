@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod client;
+pub mod compact;
 mod data_set;
 pub mod protocol;
 mod selectivity;

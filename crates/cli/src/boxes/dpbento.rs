@@ -9,6 +9,7 @@
 //! | `hashing` | `op` with the digest or the cipher that the algorithm names |
 //! | `compression` | `op deflate`, `op inflate` |
 //! | `regex` | `op rxpmatch` with the pattern of TPC-H's query 13 |
+//! | `RDB` | `dbms` with the engine `duckdb` |
 //!
 //! A class, an item, an algorithm or a parameter that dpb has nothing for is listed ([`MeasurementBox::absent`](super::MeasurementBox))
 //! and the rest runs. Keys that dpBento ignores (`output_dir`, `notes`, `…_description`) are ignored. dpBento multiplies lists with
@@ -78,7 +79,7 @@ fn translated(class: &str, given: &Given) -> Translated {
         "compression" => compression(given),
         "regex" => regex(given),
         "BTree" => Err("index offload has no task in dpb yet".to_owned()),
-        "RDB" => Err("the whole DBMS has no task in dpb yet".to_owned()),
+        "RDB" => database(given),
         "KVS_BF3" | "KVS_Octeon" | "KVS_Farnet" | "GraphDB" | "ml" => {
             Err("dpBento's repository has no such benchmark, and dpb none either".to_owned())
         }
@@ -186,6 +187,15 @@ fn numbers(values: &[String]) -> Vec<Value> {
     values.iter().map(number).collect()
 }
 
+fn reals(values: &[String]) -> Vec<Value> {
+    let real = |value: &String| {
+        value
+            .parse::<f64>()
+            .map_or_else(|_| json!(value), |real| json!(real))
+    };
+    values.iter().map(real).collect()
+}
+
 /// `30`, `30s`.
 fn seconds(values: &[String]) -> Vec<Value> {
     let seconds = |value: &String| {
@@ -249,6 +259,33 @@ fn compute(given: &Given) -> Translated {
         tasks.push(json!({ "task": "op", "parameters": {
             "operator": "arithmetic", "parameters": parameters, "size": 32, "batch": 16, "backend": "cpu/best",
         }}));
+    }
+    Ok(tasks)
+}
+
+/// All queries and states of a database are one test, so that they share its data's check.
+fn database(given: &Given) -> Translated {
+    let mut tasks = Vec::new();
+    let known = |state: &str| match state {
+        "cold" => Some("cold"),
+        "hot" => Some("hot"),
+        _ => None,
+    };
+    let states = given.values("execution_mode", "hot");
+    let states = words(&states, "state of a database", known, &mut tasks);
+    let mut parameters = json!({
+        "engine": "duckdb",
+        "sf": reals(&given.values("scale_factors", "1")),
+        "state": states.join(","),
+        "threads": numbers(&given.values("threads", "1")),
+    });
+    let queries = given.values("query", "");
+    let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
+    if queries.iter().any(|query| !query.is_empty()) {
+        parameters["query"] = json!(queries.join(","));
+    }
+    if !states.is_empty() {
+        tasks.push(json!({ "task": "dbms", "parameters": parameters }));
     }
     Ok(tasks)
 }

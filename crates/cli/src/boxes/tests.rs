@@ -260,7 +260,7 @@ fn a_box_of_dpbento_becomes_tasks_and_a_list_of_what_is_missing() {
               "parameters": { "algorithm": ["sha256", "sm3"], "seconds": [1], "bytes": [4, 4096], "multi": [1], "misalign": [0] } },
             { "benchmark_class": "compression", "benchmark_items": ["single", "threading"],
               "parameters": { "operation": ["decompress"], "data_size": ["1K", "4m"], "threads": -1 } },
-            { "benchmark_class": "RDB", "parameters": { "scale_factors": [10] } },
+            { "benchmark_class": "RDB", "parameters": { "scale_factors": [0.01, 10], "query": [1, 6], "execution_mode": ["cold", "hot", "tepid"], "threads": [8] } },
             { "benchmark_class": "hasing" } ] }"#,
     );
     let boxed = boxed.expect("a box");
@@ -277,10 +277,23 @@ fn a_box_of_dpbento_becomes_tasks_and_a_list_of_what_is_missing() {
     assert!(tests.iter().any(|test| test.starts_with("op inflate")
         && test.contains("--size=4194304")
         && test.contains("--backend=pool")));
+    let databases: Vec<&String> = tests
+        .iter()
+        .filter(|test| test.starts_with("dbms"))
+        .collect();
+    assert_eq!(databases.len(), 2, "{databases:?}");
+    for flag in [
+        "--engine=duckdb",
+        "--query=1,6",
+        "--state=cold,hot",
+        "--threads=8",
+    ] {
+        assert!(databases[0].contains(flag), "{databases:?}");
+    }
     for missing in [
         "compute: dpb has no arithmetic of the type fp16",
         "hashing: dpb has no operator for sm3",
-        "RDB: ",
+        "RDB: dpb has no state of a database tepid",
         "hasing: ",
     ] {
         assert!(

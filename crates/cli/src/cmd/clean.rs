@@ -1,7 +1,7 @@
 //! `dpb clean`: removes what was prepared for tests, and nothing else.
 //!
 //! What dpb made is known by the names and marks that it gives: TPC-H tables, also half made ones of a process that was killed, DuckDB's
-//! copies beside them, a note for each plug-in that kept something, and the marked file of `dpb storage --keep` in the data folder.
+//! copies beside them, its files for `dpb dbms`, a note for each plug-in that kept something, and the marked file of `dpb storage --keep` in the data folder.
 //! Folders go when nothing is left in them. Results (`--out`, `NAME-results`, `records/`) and files that a person named (`--file`) stay.
 
 use std::fs;
@@ -9,12 +9,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use dpb_core::WallClock;
+use dpb_dbmods::dbms::database;
 use dpb_dbmods::duckdb::tpch_baseline;
 use dpb_dbmods::tpch;
 use dpb_micro::storage::Target;
 use serde::Serialize;
 
-use super::{data, storage};
+use super::{data, dbms, storage};
 use crate::Globals;
 use crate::exit::Failure;
 use crate::output::{self, Column, Table};
@@ -46,6 +47,8 @@ enum Thing {
     Tables(f64),
     /// DuckDB's copies of a scale factor.
     Copies(f64),
+    /// DuckDB's file with all tables of a scale factor.
+    Database(f64),
     /// What a plug-in keeps.
     Plugin(Kept),
     /// A note of a plug-in that was not finished.
@@ -130,6 +133,16 @@ fn found(data_dir: &Path) -> Result<(Found, Vec<String>), Failure> {
             Thing::Copies(scale_factor),
         );
     }
+    let databases = database::paths(data_dir);
+    for of_one in databases.chunk_by(|a, b| a.0 == b.0) {
+        let scale_factor = of_one[0].0;
+        push(
+            format!("DuckDB's file of dpb dbms, scale factor {scale_factor}"),
+            &of_one[0].1,
+            of_one.iter().map(|(_, path)| bytes_of(path)).sum(),
+            Thing::Database(scale_factor),
+        );
+    }
     let plugins = state_folder(data_dir);
     let (kept, failures) = prepared(&plugins);
     for kept in kept {
@@ -171,6 +184,9 @@ fn remove(thing: &Thing, data_dir: &Path) -> Result<(), Failure> {
         Thing::Copies(scale_factor) => {
             tpch_baseline::remove(data_dir, *scale_factor, &tpch::TABLES, &clock)
                 .map_err(data::baseline_failure)?;
+        }
+        Thing::Database(scale_factor) => {
+            database::remove(data_dir, *scale_factor, &clock).map_err(dbms::database_failure)?;
         }
         Thing::Plugin(kept) => remove_plugin(kept)?,
         Thing::Note(note) => fs::remove_file(note).map_err(|error| unremovable(note, &error))?,

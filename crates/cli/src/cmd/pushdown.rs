@@ -688,7 +688,7 @@ fn ask(
 }
 
 /// A link's pace.
-fn gbps(text: &str) -> Result<f64, String> {
+pub(super) fn gbps(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(0.0) => Ok(0.0),
         Ok(value) if (0.001..=10_000.0).contains(&value) => Ok(value),

@@ -1,4 +1,4 @@
-//! dpBento's figures 4 to 12 from dpb's records, in their own form: bars of each platform, grouped as there, with what the paper's authors published
+//! dpBento's figures 4 to 12 and 15 from dpb's records, in their own form: bars of each platform, grouped as there, with what the paper's authors published
 //! beside them, hollow. The box `dpbento` has their parameters.
 
 use dpb_core::measure::comparison::Better;
@@ -156,6 +156,21 @@ const fn storage_latency(
     }
 }
 
+const fn database(
+    number: &'static str,
+    what: &'static str,
+    with: &'static [(&'static str, &'static str)],
+) -> Figure {
+    Figure {
+        groups: Number("query", |query| format!("Q{query}")),
+        by: &["engine", "sf", "link_gbps"],
+        shown: &[(Metric("run_s"), "")],
+        label: "time of a query, by the threads that were fastest",
+        text: |seconds| short_ns(seconds * 1e9),
+        ..figure(number, what, "dbms", with)
+    }
+}
+
 const fn network(
     number: &'static str,
     what: &'static str,
@@ -214,6 +229,8 @@ const FIGURES: &[Figure] = &[
         label: "bytes per second of all queue pairs",
         ..network("12b", "RDMA, reads by queue pairs", "rdma", &[("method", "bw"), ("verb", "read")], Number("qps", |count| counted(count, "queue pair")), BYTES)
     },
+    database("15a", "TPC-H's queries, cold", &[("state", "cold")]),
+    database("15b", "TPC-H's queries, hot", &[("state", "hot")]),
 ];
 
 /// A size with its unit.
@@ -415,6 +432,11 @@ impl Figure {
                     "page cache".to_owned()
                 }
             }
+            "sf" => format!("SF {}", text_of(record, name)),
+            "link_gbps" => match number_of(record, name) {
+                None | Some(0.0) => String::new(),
+                Some(gbps) => format!("{gbps} Gbit/s"),
+            },
             name => text_of(record, name),
         });
         let by = by.filter(|word| !word.is_empty() && kind != "published");

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 #[cfg(test)]
-mod header;
+pub(super) mod header;
 
 use std::ffi::{c_char, c_void};
 

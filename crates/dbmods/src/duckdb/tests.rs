@@ -14,7 +14,7 @@ use super::{BATCH_ROWS, Config, Connection, Database, Delivery, Error, Library, 
 const DELIVERIES: [Delivery; 2] = [Delivery::Streamed, Delivery::Materialised];
 
 /// The library, or a line that says why the test does not run.
-pub(super) fn library() -> Option<Library> {
+pub(crate) fn library() -> Option<Library> {
     Library::find()
         .inspect_err(|missing| println!("skipped: {missing}"))
         .ok()

@@ -52,7 +52,7 @@ mod options;
 mod outbox;
 mod refusals;
 mod requests;
-mod residency;
+pub(crate) mod residency;
 mod scanning;
 mod sending;
 

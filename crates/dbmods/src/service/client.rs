@@ -39,11 +39,14 @@ mod patience;
 mod scanning;
 mod spare;
 
-/// Every capability that there is.
+/// Every capability but compact batches, which are for links that are slower than a core.
 pub const CAPABILITIES: u64 = protocol::CAPABILITY_DUCKDB
     | protocol::CAPABILITY_FETCH
     | protocol::CAPABILITY_BULK
     | protocol::CAPABILITY_PARTIALS;
+
+/// Hears of bytes that have come.
+pub type Meter = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// A connection to an agent, one request at a time.
 pub struct Client {
@@ -63,6 +66,8 @@ pub struct Client {
     /// Tables that are not TPC-H's, as the agent last described them.
     described: HashMap<(DataSet, String), TableInfo>,
     spare: Spare,
+    /// Hears of the bytes of each batch as it has come.
+    meter: Option<Meter>,
     transport: Transport,
     /// The opener of the transport, if it is another than TCP.
     offers: Option<Arc<dyn Connector>>,
@@ -136,12 +141,18 @@ impl Client {
             agent_capabilities,
             agent,
             spare: Spare::default(),
+            meter: None,
             patience: Patience::default(),
             table_rows: HashMap::new(),
             described: HashMap::new(),
             transport: Transport::Tcp { fallback: None },
             offers: None,
         })
+    }
+
+    /// Has `meter` hear of the bytes of each batch that has come, before anybody has its rows.
+    pub fn set_meter(&mut self, meter: Meter) {
+        self.meter = Some(meter);
     }
 
     /// The transport of large bodies.

@@ -12,6 +12,7 @@
 //! | 147 file | agent | the next bytes of a file | 4 MiB |
 //! | 148 end | agent | [`End`], postcard | 64 KiB |
 //! | 149 partial | agent | a partial aggregate, see [`crate::scan::operator::Merged`] | 16 MiB |
+//! | 150 compact | agent | a record batch's message, compact (`service/compact.rs`), to a client that has asked for [`CAPABILITY_COMPACT`] | 64 MiB |
 //! | 135 error | agent | code (2), UTF-8 text; the session's | 64 KiB |
 //!
 //! The service's description, which a client has before it opens the service, is a [`Description`] in postcard. Since version 3 a scan
@@ -56,7 +57,12 @@ pub const VERSION: u16 = 8;
 /// The tags of the service's frames.
 pub const TAGS: Tags = Tags {
     body_bytes_max: |byte| Tag::of_service(byte).map(Tag::body_bytes_max),
-    is_bulk: |byte| matches!(Tag::of_service(byte), Some(Tag::Batch | Tag::File)),
+    is_bulk: |byte| {
+        matches!(
+            Tag::of_service(byte),
+            Some(Tag::Batch | Tag::Compact | Tag::File)
+        )
+    },
 };
 /// Most bytes of a scan's plan in words.
 pub const EXPLAIN_BYTES_MAX: usize = 16 << 10;
@@ -71,6 +77,8 @@ pub const CAPABILITY_FETCH: u64 = 2;
 pub const CAPABILITY_BULK: u64 = 4;
 /// The agent answers a scan that asks for a partial aggregate.
 pub const CAPABILITY_PARTIALS: u64 = 8;
+/// The agent sends batches compact to who asks for it: in fewer bytes, for links that are slower than a core.
+pub const CAPABILITY_COMPACT: u64 = 16;
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +102,8 @@ pub enum Tag {
     End = 148,
     /// A partial aggregate.
     Partial = 149,
+    /// Rows, compact.
+    Compact = 150,
 }
 
 impl Tag {
@@ -119,6 +129,7 @@ impl Tag {
             147 => Self::File,
             148 => Self::End,
             149 => Self::Partial,
+            150 => Self::Compact,
             _ => return None,
         })
     }
@@ -129,7 +140,7 @@ impl Tag {
             Self::Stop => 0,
             Self::Request | Self::End | Self::Error => 64 << 10,
             Self::Reply | Self::Schema => 1 << 20,
-            Self::Batch => MESSAGE_BYTES_MAX,
+            Self::Batch | Self::Compact => MESSAGE_BYTES_MAX,
             Self::File => 4 << 20,
             Self::Partial => 16 << 20,
         }

@@ -100,7 +100,27 @@ const LINEITEM: &[(&str, ColumnType)] = &[
 
 /// The schema of a table of [`TABLES`].
 pub fn schema(table: &str) -> Option<Schema> {
-    let columns = match table {
+    let columns = columns(table)?;
+    let column = |&(name, ty): &(&str, ColumnType)| Column {
+        name: name.to_owned(),
+        ty,
+    };
+    Some(Schema {
+        table: table.to_owned(),
+        columns: columns.iter().map(column).collect(),
+    })
+}
+
+/// The names of the columns of a table of [`TABLES`], in order; none of another table.
+pub(crate) fn column_names(table: &str) -> impl Iterator<Item = &'static str> {
+    columns(table)
+        .unwrap_or_default()
+        .iter()
+        .map(|&(name, _)| name)
+}
+
+fn columns(table: &str) -> Option<&'static [(&'static str, ColumnType)]> {
+    Some(match table {
         "region" => REGION,
         "nation" => NATION,
         "supplier" => SUPPLIER,
@@ -110,13 +130,5 @@ pub fn schema(table: &str) -> Option<Schema> {
         "orders" => ORDERS,
         "lineitem" => LINEITEM,
         _ => return None,
-    };
-    let column = |&(name, ty): &(&str, ColumnType)| Column {
-        name: name.to_owned(),
-        ty,
-    };
-    Some(Schema {
-        table: table.to_owned(),
-        columns: columns.iter().map(column).collect(),
     })
 }

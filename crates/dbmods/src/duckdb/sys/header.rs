@@ -11,9 +11,9 @@ use std::process::Command;
 
 use super::{DECLARED, Huge, ResultRaw, Text, type_id};
 
-/// DuckDB's header, or why there is none.
-fn header() -> Result<String, String> {
-    let beside = env::var_os("DUCKDB_LIB_DIR").map(|dir| Path::new(&dir).join("duckdb.h"));
+/// DuckDB's header of this name, or why there is none.
+pub(in crate::duckdb) fn header(name: &str) -> Result<String, String> {
+    let beside = env::var_os("DUCKDB_LIB_DIR").map(|dir| Path::new(&dir).join(name));
     if let Some(text) = beside.and_then(|path| fs::read_to_string(path).ok()) {
         return Ok(text);
     }
@@ -24,20 +24,27 @@ fn header() -> Result<String, String> {
     let crates = crates.flat_map(|registry| fs::read_dir(registry.path()).into_iter().flatten());
     let sources = crates
         .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("libduckdb-sys-"))
+        .filter(|entry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("libduckdb-sys-")
+        })
         .map(|entry| entry.path().join("duckdb.tar.gz"))
         .max()
-        .ok_or("no duckdb.h in DUCKDB_LIB_DIR, nor the crate libduckdb-sys, which `cargo fetch` brings")?;
+        .ok_or(
+            "no header in DUCKDB_LIB_DIR, nor the crate libduckdb-sys, which `cargo fetch` brings",
+        )?;
     let mut tar = Command::new("tar");
     tar.arg("xzOf")
         .arg(sources)
-        .arg("duckdb/src/include/duckdb.h");
+        .arg(format!("duckdb/src/include/{name}"));
     let output = tar.output().map_err(|error| format!("tar: {error}"))?;
     String::from_utf8(output.stdout).map_err(|error| error.to_string())
 }
 
 /// The objection of C's compiler to `claims` behind the header; `None` if it agrees.
-fn objection(header: &str, claims: &str) -> Result<Option<String>, String> {
+pub(in crate::duckdb) fn objection(header: &str, claims: &str) -> Result<Option<String>, String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = dir.path().join("claims.c");
     fs::write(&file, format!("{header}\n{claims}")).map_err(|error| error.to_string())?;
@@ -55,8 +62,11 @@ fn objection(header: &str, claims: &str) -> Result<Option<String>, String> {
     Ok((!output.status.success()).then(said))
 }
 
-/// A pointer to each function, of the type that is declared here.
-fn prototypes(declared: &[(&str, &[&str], &str)]) -> String {
+/// A pointer to each function, of the type that is declared here, as `c_type` writes it in C.
+pub(in crate::duckdb) fn prototypes(
+    declared: &[(&str, &[&str], &str)],
+    c_type: fn(&str) -> String,
+) -> String {
     let mut claims = String::new();
     for (name, arguments, result) in declared {
         let arguments: Vec<String> = arguments.iter().map(|rust| c_type(rust)).collect();
@@ -112,6 +122,12 @@ fn c_type(rust: &str) -> String {
     c.to_owned()
 }
 
+/// Claims that what C says is what it is here.
+pub(in crate::duckdb) fn equalities(claims: &[(&str, usize)]) -> String {
+    let line = |(c, rust): &(&str, usize)| format!("_Static_assert(({c}) == {rust}, \"{c}\");\n");
+    claims.iter().map(line).collect()
+}
+
 /// Layouts and constants, as C says them, and as they are here.
 fn values() -> String {
     let claims = [
@@ -150,17 +166,16 @@ fn values() -> String {
         ("DUCKDB_TYPE_VARCHAR", type_id::VARCHAR as usize),
         ("DUCKDB_TYPE_DECIMAL", type_id::DECIMAL as usize),
     ];
-    let line = |(c, rust): (&str, usize)| format!("_Static_assert(({c}) == {rust}, \"{c}\");\n");
-    claims.into_iter().map(line).collect()
+    equalities(&claims)
 }
 
 #[test]
 fn declarations_agree_with_the_header_and_wrong_ones_do_not() {
     let agrees = |claims: &str| {
-        let header = header()?;
+        let header = header("duckdb.h")?;
         objection(&header, claims)
     };
-    match agrees(&(prototypes(DECLARED) + &values())) {
+    match agrees(&(prototypes(DECLARED, c_type) + &values())) {
         Ok(objection) => assert_eq!(objection, None),
         Err(why) => return println!("skipped: {why}"),
     }
@@ -171,6 +186,9 @@ fn declarations_agree_with_the_header_and_wrong_ones_do_not() {
         &[("duckdb_nothing", &[], "")],
     ];
     for wrong in wrong {
-        assert!(agrees(&prototypes(wrong)).unwrap().is_some(), "{wrong:?}");
+        assert!(
+            agrees(&prototypes(wrong, c_type)).unwrap().is_some(),
+            "{wrong:?}"
+        );
     }
 }

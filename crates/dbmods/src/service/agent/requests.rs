@@ -11,8 +11,8 @@ use super::sending::{Conversed, carried, settle};
 use super::{Shared, lock};
 use crate::duckdb::Library;
 use crate::service::protocol::{
-    self, CAPABILITY_BULK, CAPABILITY_DUCKDB, CAPABILITY_FETCH, CAPABILITY_PARTIALS, DataSet, End,
-    FileFormat, Refusal, Reply, Request, Tag,
+    self, CAPABILITY_BULK, CAPABILITY_COMPACT, CAPABILITY_DUCKDB, CAPABILITY_FETCH,
+    CAPABILITY_PARTIALS, DataSet, End, FileFormat, Refusal, Reply, Request, Tag,
 };
 use crate::service::selectivity::{self, SelectivityError};
 use crate::service::usage;
@@ -54,7 +54,8 @@ pub(super) fn converse(shared: &Shared, link: &mut Link) -> Conversed {
 /// What the agent can do. DuckDB is looked for once a client asks for it: loading it takes memory, which a client that has no
 /// use for it would be shown as the agent's.
 fn capabilities(shared: &Shared, wanted: u64) -> Reply {
-    let mut capabilities = CAPABILITY_FETCH | CAPABILITY_BULK | CAPABILITY_PARTIALS;
+    let mut capabilities =
+        CAPABILITY_FETCH | CAPABILITY_BULK | CAPABILITY_PARTIALS | CAPABILITY_COMPACT;
     let mut duckdb = Err("nobody has asked for DuckDB".to_owned());
     if wanted & CAPABILITY_DUCKDB != 0 {
         let find = || match Library::find() {
@@ -102,7 +103,10 @@ fn answer(
             Reply::Dropped
         }
         Request::Usage { reset_peak } => Reply::Usage(usage::of_this_process(reset_peak)),
-        Request::Scan(request) => return scan_and_send(shared, link, held, request),
+        Request::Scan(request) => {
+            let is_compact = wanted & CAPABILITY_COMPACT != 0;
+            return scan_and_send(shared, link, held, request, is_compact);
+        }
         Request::Fetch {
             data,
             table,

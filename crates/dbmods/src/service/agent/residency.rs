@@ -17,11 +17,11 @@ unsafe extern "C" {
 
 /// A file's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pages {
+pub(crate) struct Pages {
     /// All of them.
-    pub(super) all: u64,
+    pub(crate) all: u64,
     /// Those in the page cache. If this user neither owns the file nor may write it, the kernel does not say and counts all.
-    pub(super) cached: u64,
+    pub(crate) cached: u64,
 }
 
 impl Pages {
@@ -29,7 +29,7 @@ impl Pages {
     ///
     /// # Errors
     /// If the file cannot be mapped.
-    pub(super) fn of(file: &File) -> io::Result<Self> {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
         let bytes = file.metadata()?.len();
         let mut pages = Self::default();
         let mut offset = 0;

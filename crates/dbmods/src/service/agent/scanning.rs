@@ -32,6 +32,7 @@ pub(super) fn scan_and_send(
     link: &mut Link,
     held: &mut Reserved<'_>,
     request: ScanRequest,
+    is_compact: bool,
 ) -> Conversed {
     let scan = ReadyScan::new(shared, held, request)?;
     let reserved = {
@@ -52,7 +53,7 @@ pub(super) fn scan_and_send(
         let sent = send_batches(
             shared,
             link,
-            (scan.tag(), scan.plan.output_schema()),
+            (scan.tag(), scan.plan.output_schema(), is_compact),
             &exchange.outbox,
             &exchange.halt,
         );

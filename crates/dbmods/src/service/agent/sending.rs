@@ -15,6 +15,7 @@ use super::refusals::{ending, refuse};
 use super::{PEER_LOOK, Shared};
 use crate::ipc::Encoder;
 use crate::scan::Message;
+use crate::service::compact::compact;
 use crate::service::protocol::{self, End, Refusal, Tag};
 use crate::service::usage;
 
@@ -53,7 +54,7 @@ pub(super) struct Sent {
 pub(super) fn send_batches(
     shared: &Shared,
     link: &mut Link,
-    (tag, schema): (Tag, &SchemaRef),
+    (tag, schema, is_compact): (Tag, &SchemaRef, bool),
     outbox: &Outbox<Outgoing>,
     halt: &Halt,
 ) -> Result<Sent, LinkError> {
@@ -86,7 +87,7 @@ pub(super) fn send_batches(
         }
         match taken {
             Taken::Item(item) if !sent.stopped => {
-                sent.rows += send_item(link, tag, &mut encoder, item, &stop)?;
+                sent.rows += send_item(link, (tag, is_compact), &mut encoder, item, &stop)?;
                 sent.batches += 1;
                 spoke_ns = clock.now_ns();
             }
@@ -103,7 +104,7 @@ pub(super) fn send_batches(
 /// Sends one batch or message; says how many rows it has.
 fn send_item(
     link: &mut Link,
-    tag: Tag,
+    (tag, is_compact): (Tag, bool),
     encoder: &mut Encoder,
     item: Outgoing,
     stop: &dyn Fn() -> bool,
@@ -112,7 +113,7 @@ fn send_item(
         Outgoing::Batch(batch) => {
             let encoded = encoder.encode(&batch).map_err(broke)?;
             let parts: Vec<&[u8]> = encoded.parts.iter().map(Buffer::as_slice).collect();
-            send_parts(link, Tag::Batch, &parts, encoded.len, stop)?;
+            send_batch(link, is_compact, &parts, encoded.len, stop)?;
             Ok(batch.num_rows() as u64)
         }
         Outgoing::Message(message) => {
@@ -124,9 +125,26 @@ fn send_item(
                 );
                 return Err(refuse(Refusal::Usage, text));
             }
-            send_parts(link, tag, &[bytes], bytes.len(), stop)?;
+            match tag {
+                Tag::Batch => send_batch(link, is_compact, &[bytes], bytes.len(), stop)?,
+                tag => send_parts(link, tag, &[bytes], bytes.len(), stop)?,
+            }
             Ok(message.rows())
         }
+    }
+}
+
+/// Sends a batch's message, compact if the client wants it so and it becomes shorter.
+fn send_batch(
+    link: &mut Link,
+    is_compact: bool,
+    parts: &[&[u8]],
+    bytes: usize,
+    stop: &dyn Fn() -> bool,
+) -> Result<(), LinkError> {
+    match is_compact.then(|| compact(parts)).flatten() {
+        Some(body) => send_parts(link, Tag::Compact, &[&body], body.len(), stop),
+        None => send_parts(link, Tag::Batch, parts, bytes, stop),
     }
 }
 

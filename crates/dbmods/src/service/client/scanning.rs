@@ -14,7 +14,10 @@ use super::error::ClientError;
 use crate::ipc::{decode_batch, decode_schema};
 use crate::scan::ScanError;
 use crate::scan::operator::Merged;
-use crate::service::protocol::{self, CAPABILITY_PARTIALS, End, Request, ScanRequest, Tag};
+use crate::service::compact::expanded;
+use crate::service::protocol::{
+    self, CAPABILITY_COMPACT, CAPABILITY_PARTIALS, End, Request, ScanRequest, Tag,
+};
 
 /// Most bytes that may come of a scan after it was told to stop: what was in flight.
 const IN_FLIGHT_BYTES_MAX: usize = 8 * Tag::Batch.body_bytes_max();
@@ -158,7 +161,7 @@ impl Client {
         loop {
             let header = self.link.receive_answer()?;
             match Tag::of(header.tag)? {
-                Tag::Batch if stopped => {
+                Tag::Batch | Tag::Compact if stopped => {
                     bytes_since += header.len;
                     if bytes_since > IN_FLIGHT_BYTES_MAX {
                         return Err(LinkError::OutOfPlace(header.tag));
@@ -166,7 +169,8 @@ impl Client {
                     let body = self.spare.receive(&mut self.link, header)?;
                     self.spare.give_back(body);
                 }
-                Tag::Batch => {
+                tag @ (Tag::Batch | Tag::Compact) => {
+                    self.may_be(tag)?;
                     let given = self.take_batch(header, &schema, &mut arriving, receiver)?;
                     if given.is_some() {
                         first_batch.get_or_insert_with(|| self.link.since(started_ns));
@@ -192,6 +196,15 @@ impl Client {
         }
     }
 
+    /// Refuses a compact batch that was not asked for.
+    fn may_be(&self, tag: Tag) -> Result<(), LinkError> {
+        let is_asked = self.capabilities & CAPABILITY_COMPACT != 0;
+        match tag == Tag::Compact && !is_asked {
+            true => Err(LinkError::OutOfPlace(tag.into())),
+            false => Ok(()),
+        }
+    }
+
     /// Receives a batch and gives it on; `None` of one without rows. Says to the agent if that is enough.
     fn take_batch(
         &mut self,
@@ -201,8 +214,17 @@ impl Client {
         receiver: &mut Receiver<'_>,
     ) -> Result<Option<ControlFlow<()>>, LinkError> {
         let body = self.spare.receive(&mut self.link, header)?;
-        let batch = decode_batch(&body.slice_with_length(0, header.len), schema)?;
-        arriving.batch(&batch, header.len)?;
+        if let Some(meter) = &self.meter {
+            meter(header.len as u64);
+        }
+        let message = match Tag::of(header.tag)? {
+            Tag::Compact => expanded(&body[..header.len])?,
+            _ => body.slice_with_length(0, header.len),
+        };
+        let batch = decode_batch(&message, schema)?;
+        arriving.batch(&batch, message.len())?;
+        // The batch alone holds it, so that its memory can be used again.
+        drop(message);
         let given = match (batch.num_rows(), &mut *receiver) {
             (0, _) => {
                 self.link.charge(EMPTY_BATCH)?;

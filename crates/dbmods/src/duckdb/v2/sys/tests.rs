@@ -1,0 +1,167 @@
+//! The declarations, against `duckdb_v2.h`: a C compiler is asked to agree with every prototype, size, place and value.
+
+use std::mem::{align_of, offset_of, size_of};
+
+use super::{DECLARED, Huge, NO_ORDER, Opaque, Str, Text, node, type_id};
+use crate::duckdb::sys::header::{equalities, header, objection, prototypes};
+
+/// A type as C writes it.
+fn c_type(rust: &str) -> String {
+    if let Some(target) = rust.strip_prefix("*const ") {
+        return format!("const {} *", c_type(target));
+    }
+    if let Some(target) = rust.strip_prefix("*mut ") {
+        return format!("{} *", c_type(target));
+    }
+    let handle = |name: &str| format!("duckdb_v2_{name}");
+    let c = match rust {
+        "" | "c_void" => "void",
+        "c_char" => "char",
+        "bool" => "bool",
+        "f64" => "double",
+        "i32" => "int32_t",
+        "u8" => "uint8_t",
+        // Enumerations are as wide as unsigned numbers, and compatible with them.
+        "u32" | "Status" => "unsigned",
+        "Index" => "idx_t",
+        "Str" => return handle("str"),
+        "Opaque" => return handle("opaque"),
+        "Huge" => return handle("hugeint_t"),
+        "EnvironmentHandle" => return handle("environment_handle"),
+        "InstanceHandle" => return handle("instance_handle"),
+        "AttachOptionsHandle" => return handle("attach_options_handle"),
+        "ConnectionHandle" => return handle("connection_handle"),
+        "FactoryHandle" => return handle("factory_handle"),
+        "ErrorHandle" => return handle("error_info_handle"),
+        "StatementsHandle" => return handle("statement_iterator_handle"),
+        "StatementHandle" => return handle("sql_statement_handle"),
+        "ResultHandle" => return handle("result_handle"),
+        "ChunkHandle" => return handle("data_chunk_handle"),
+        "VectorHandle" => return handle("vector_handle"),
+        "ArenaHandle" => return handle("arena_handle"),
+        "ValueHandle" => return handle("value_handle"),
+        "TypeHandle" => return handle("logical_type_handle"),
+        "ExpressionHandle" => return handle("expression_handle"),
+        "ContextHandle" => return handle("context_handle"),
+        "TableFunctionHandle" => return handle("table_function_handle"),
+        "BindHandle" => return handle("function_bind_info_handle"),
+        "TableBindHandle" => return handle("table_function_bind_info_handle"),
+        "InitHandle" => return handle("table_function_init_global_info_handle"),
+        "LocalHandle" => return handle("table_function_init_local_info_handle"),
+        "CallHandle" => return handle("table_function_exec_info_handle"),
+        "OfferHandle" => return handle("table_function_filter_pushdown_info_handle"),
+        "Bind" => return handle("table_function_bind_callback_fn"),
+        "Init" => return handle("table_function_init_global_callback_fn"),
+        "InitLocal" => return handle("table_function_init_local_callback_fn"),
+        "Call" => return handle("table_function_exec_callback_fn"),
+        "Offer" => return handle("table_function_filter_pushdown_callback_fn"),
+        other => panic!("what is {other} in C?"),
+    };
+    c.to_owned()
+}
+
+/// Layouts and constants, as C says them, and as they are here.
+fn values() -> String {
+    let layouts = [
+        ("sizeof(DUCKDB_V2_ERROR)", size_of::<super::Status>()),
+        ("DUCKDB_V2_ERROR_NONE", 0),
+        ("DUCKDB_V2_ERROR_API", super::FAILURE as usize),
+        ("sizeof(idx_t)", size_of::<super::Index>()),
+        ("sizeof(duckdb_v2_str)", size_of::<Str>()),
+        ("offsetof(duckdb_v2_str, len)", offset_of!(Str, len)),
+        ("sizeof(duckdb_v2_bytes)", size_of::<Text>()),
+        ("_Alignof(duckdb_v2_bytes)", align_of::<Text>()),
+        (
+            "offsetof(duckdb_v2_bytes, value.inlined.inlined)",
+            offset_of!(Text, inlined),
+        ),
+        (
+            "offsetof(duckdb_v2_bytes, value.pointer.ptr)",
+            offset_of!(Text, inlined) + 4,
+        ),
+        ("DUCKDB_V2_BYTES_INLINE_LENGTH", super::INLINE_MAX),
+        ("sizeof(duckdb_v2_hugeint_t)", size_of::<Huge>()),
+        (
+            "offsetof(duckdb_v2_hugeint_t, upper)",
+            offset_of!(Huge, upper),
+        ),
+        ("sizeof(duckdb_v2_opaque)", size_of::<Opaque>()),
+        (
+            "offsetof(duckdb_v2_opaque, destroy)",
+            offset_of!(Opaque, destroy),
+        ),
+        (
+            "offsetof(duckdb_v2_opaque, equals)",
+            offset_of!(Opaque, equals),
+        ),
+        ("DUCKDB_V2_ORDER_PRESERVATION_NO_ORDER", NO_ORDER as usize),
+    ];
+    let types = [
+        ("BOOLEAN", type_id::BOOLEAN),
+        ("TINYINT", type_id::TINYINT),
+        ("SMALLINT", type_id::SMALLINT),
+        ("INTEGER", type_id::INTEGER),
+        ("BIGINT", type_id::BIGINT),
+        ("DATE", type_id::DATE),
+        ("DECIMAL", type_id::DECIMAL),
+        ("DOUBLE", type_id::DOUBLE),
+        ("VARCHAR", type_id::VARCHAR),
+        ("HUGEINT", type_id::HUGEINT),
+    ]
+    .map(|(name, id)| (format!("DUCKDB_V2_LOGICAL_TYPE_ID_{name}"), id as usize));
+    let nodes = [
+        ("OPERATOR_CAST", node::CAST),
+        ("OPERATOR_NOT", node::NOT),
+        ("OPERATOR_IS_NULL", node::IS_NULL),
+        ("OPERATOR_IS_NOT_NULL", node::IS_NOT_NULL),
+        ("COMPARE_EQUAL", node::EQUAL),
+        ("COMPARE_NOTEQUAL", node::NOT_EQUAL),
+        ("COMPARE_LESSTHAN", node::LESS),
+        ("COMPARE_GREATERTHAN", node::GREATER),
+        ("COMPARE_LESSTHANOREQUALTO", node::LESS_OR_EQUAL),
+        ("COMPARE_GREATERTHANOREQUALTO", node::GREATER_OR_EQUAL),
+        ("COMPARE_IN", node::IN),
+        ("COMPARE_NOT_IN", node::NOT_IN),
+        ("COMPARE_BETWEEN", node::BETWEEN),
+        ("CONJUNCTION_AND", node::AND),
+        ("CONJUNCTION_OR", node::OR),
+        ("VALUE_CONSTANT", node::CONSTANT),
+        ("BOUND_FUNCTION", node::FUNCTION),
+        ("BOUND_COLUMN_REF", node::COLUMN),
+    ]
+    .map(|(name, id)| (format!("DUCKDB_V2_EXPRESSION_TYPE_{name}"), id as usize));
+    let mut claims: Vec<(&str, usize)> = layouts.to_vec();
+    claims.extend(types.iter().map(|(name, id)| (name.as_str(), *id)));
+    claims.extend(nodes.iter().map(|(name, id)| (name.as_str(), *id)));
+    equalities(&claims)
+}
+
+#[test]
+fn declarations_agree_with_the_header_and_wrong_ones_do_not() {
+    let agrees = |claims: &str| {
+        let header = header("duckdb_v2.h")?;
+        objection(
+            &format!("#define DUCKDB_V2_API_ALLOW_UNSTABLE 1\n{header}"),
+            claims,
+        )
+    };
+    match agrees(&(prototypes(DECLARED, c_type) + &values())) {
+        Ok(objection) => assert_eq!(objection, None),
+        Err(why) => return println!("skipped: {why}"),
+    }
+    let wrong: [&[(&str, &[&str], &str)]; 3] = [
+        &[(
+            "duckdb_v2_environment_destroy",
+            &["*mut InstanceHandle"],
+            "Status",
+        )],
+        &[("duckdb_v2_result_destroy", &[], "Status")],
+        &[("duckdb_v2_nothing", &[], "Status")],
+    ];
+    for wrong in wrong {
+        assert!(
+            agrees(&prototypes(wrong, c_type)).unwrap().is_some(),
+            "{wrong:?}"
+        );
+    }
+}
