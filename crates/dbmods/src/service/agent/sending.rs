@@ -232,7 +232,7 @@ mod tests {
         let (outbox, halt) = (Outbox::new(1), Halt::default());
         thread::scope(|scope| {
             let sending = scope.spawn(|| {
-                let as_batches = (Tag::Batch, &schema);
+                let as_batches = (Tag::Batch, &schema, false);
                 send_batches(&pushdown.shared, &mut near, as_batches, &outbox, &halt)
             });
             for tag in [Tag::Schema, Tag::Batch, Tag::Batch] {
