@@ -144,11 +144,8 @@ impl<'a> Bench<'a> {
                         series.process = None;
                         series.record = sweep::broken(series.record.clone(), &broken);
                     }
-                    Err(Ended::Failure(failure)) if interrupt::is_set() => {
-                        // What is complete is kept; the command ends by its own look.
-                        drop(failure);
-                        break 'rounds;
-                    }
+                    // The runs that are complete are kept; the command ends by its own look.
+                    Err(Ended::Failure(_)) if interrupt::is_set() => break 'rounds,
                     Err(Ended::Failure(failure)) => return Err(failure),
                 }
             }

@@ -141,7 +141,7 @@ unsafe extern "C" fn dropped<T>(data: *mut c_void) {
 /// # Safety
 /// `error` is the slot that the callback was given.
 unsafe fn guarded(error: *mut ErrorHandle, body: impl FnOnce() -> Result<(), Refusal>) {
-    let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(words(&panic)));
+    let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(words(&*panic)));
     if let Err(why) = outcome {
         let api = raw::known_api();
         let text = Str::of(&why);
@@ -153,7 +153,7 @@ unsafe fn guarded(error: *mut ErrorHandle, body: impl FnOnce() -> Result<(), Ref
     }
 }
 
-fn words(panic: &Box<dyn Any + Send>) -> String {
+fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     format!(
