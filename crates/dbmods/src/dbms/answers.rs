@@ -123,9 +123,9 @@ fn arranged<'a>(query: &TpchQuery, answer: &'a Answer) -> Vec<&'a [Cell]> {
         ties.sort_by_cached_key(|row| {
             let of = |is_exact: bool| {
                 let classes = query.columns.iter().zip(*row);
-                classes.filter_map(move |(class, cell)| {
-                    ((*class == Class::Exact) == is_exact).then(|| cell.clone())
-                })
+                classes
+                    .filter(move |(class, _)| (**class == Class::Exact) == is_exact)
+                    .map(|(_, cell)| cell.clone())
             };
             of(true).chain(of(false)).collect::<Vec<Cell>>()
         });

@@ -130,11 +130,13 @@ impl Reader<'_> {
             Expression::Constant(value) => literal(value).map(Scalar::Literal),
             Expression::Cast(to, of) => match (to, of.as_ref()) {
                 (to, Expression::Column(column)) => {
-                    let is_wider = match (self.column(*column)?, to) {
-                        (ColumnType::Integer, Type::Integer | Type::BigInt | Type::HugeInt) => true,
-                        (ColumnType::BigInt, Type::BigInt | Type::HugeInt) => true,
-                        _ => false,
-                    };
+                    let is_wider = matches!(
+                        (self.column(*column)?, to),
+                        (
+                            ColumnType::Integer,
+                            Type::Integer | Type::BigInt | Type::HugeInt
+                        ) | (ColumnType::BigInt, Type::BigInt | Type::HugeInt)
+                    );
                     is_wider.then_some(Scalar::Column(*column))
                 }
                 _ => None,

@@ -21,7 +21,7 @@ fn tags_keep_their_bounds_and_their_names() {
         }
     }
     let bulk: Vec<u8> = (0..=255).filter(|&byte| TAGS.is_bulk(byte)).collect();
-    assert_eq!(bulk, [Tag::Batch as u8, Tag::File as u8]);
+    assert_eq!(bulk, [Tag::Batch, Tag::File, Tag::Compact].map(u8::from));
 }
 
 #[test]
