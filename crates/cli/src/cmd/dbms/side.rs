@@ -32,7 +32,7 @@ enum Data {
     Agent {
         at: AgentAt,
         /// A connection without a pace, to ask the agent about itself.
-        source: AgentSource,
+        source: Box<AgentSource>,
         /// The agent, if it is our own.
         own: Option<OwnAgent>,
     },
@@ -70,7 +70,7 @@ impl Side {
             engine,
             data: Data::Agent {
                 at,
-                source: source.map_err(Failure::unavailable)?,
+                source: Box::new(source.map_err(Failure::unavailable)?),
                 own,
             },
         })
