@@ -29,13 +29,16 @@ enum Data {
     /// A file of DuckDB's on this machine.
     File(PathBuf),
     /// An agent.
-    Agent {
-        at: AgentAt,
-        /// A connection without a pace, to ask the agent about itself.
-        source: Box<AgentSource>,
-        /// The agent, if it is our own.
-        own: Option<OwnAgent>,
-    },
+    Agent(Box<Agent>),
+}
+
+#[derive(Debug)]
+struct Agent {
+    at: AgentAt,
+    /// A connection without a pace, to ask the agent about itself.
+    source: AgentSource,
+    /// The agent, if it is our own.
+    own: Option<OwnAgent>,
 }
 
 /// The resources that an agent had used at a moment.
@@ -68,11 +71,11 @@ impl Side {
         let source = AgentSource::connect(connect, args.sf, 1, Pace::new(0, clock), false);
         Ok(Self {
             engine,
-            data: Data::Agent {
+            data: Data::Agent(Box::new(Agent {
                 at,
-                source: Box::new(source.map_err(Failure::unavailable)?),
+                source: source.map_err(Failure::unavailable)?,
                 own,
-            },
+            })),
         })
     }
 
@@ -83,12 +86,12 @@ impl Side {
                 NotCold::Kept { .. } => Ended::unsupported(error),
                 NotCold::Io { .. } => Ended::wrong(error),
             }),
-            Data::Agent { source, .. } => {
+            Data::Agent(agent) => {
                 let format = match self.engine {
                     EngineName::DuckdbFetch => FileFormat::DuckDb,
                     _ => FileFormat::Segment,
                 };
-                source
+                (agent.source)
                     .make_cold(query.tables(), format)
                     .map_err(Ended::unsupported)
             }
@@ -99,8 +102,8 @@ impl Side {
     pub(super) fn start(&self, args: &Args, threads: u32) -> Result<Answering, Ended> {
         let engine = match (&self.data, self.engine) {
             (Data::File(path), _) => Engine::DuckDb { path: path.clone() },
-            (Data::Agent { at, .. }, EngineName::DuckdbFetch) => Engine::Fetch(at.clone()),
-            (Data::Agent { at, .. }, _) => Engine::Agent(at.clone()),
+            (Data::Agent(agent), EngineName::DuckdbFetch) => Engine::Fetch(agent.at.clone()),
+            (Data::Agent(agent), _) => Engine::Agent(agent.at.clone()),
         };
         Answering::start(&Opening {
             engine,
@@ -114,19 +117,19 @@ impl Side {
     pub(super) fn used(&self, reset_peak: bool) -> Result<AgentUse, Ended> {
         match &self.data {
             Data::File(_) => Ok(AgentUse::default()),
-            Data::Agent { source, own, .. } => Ok(AgentUse {
-                usage: Some(source.usage(reset_peak).map_err(Ended::wrong)?),
-                read_bytes: own.as_ref().and_then(|own| read_bytes(own.pid)),
+            Data::Agent(agent) => Ok(AgentUse {
+                usage: Some(agent.source.usage(reset_peak).map_err(Ended::wrong)?),
+                read_bytes: agent.own.as_ref().and_then(|own| read_bytes(own.pid)),
             }),
         }
     }
 
     /// The evidence of its times: on a link with a pace they are emulated.
     pub(super) fn evidence(&self, args: &Args) -> Evidence {
-        let Data::Agent { source, .. } = &self.data else {
+        let Data::Agent(agent) = &self.data else {
             return Evidence::of_this_cpu();
         };
-        match (source.emulated_by(), args.link_bits_per_s()) {
+        match (agent.source.emulated_by(), args.link_bits_per_s()) {
             (Some(by), _) => Evidence::Emulated { by },
             (None, 0) => Evidence::of_this_cpu(),
             (None, _) => Evidence::Emulated {
