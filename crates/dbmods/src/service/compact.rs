@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn messages_come_back_as_they_were_and_shorter() {
         for len in [0, 1, 7, 8, 9, 4096, 65_537] {
-            let message: Vec<u8> = (0..len as u64).map(|at| (at * at >> 3) as u8).collect();
+            let message: Vec<u8> = (0..len as u64).map(|at| ((at * at) >> 3) as u8).collect();
             if let Some(body) = compact(&[&message]) {
                 assert_eq!(expanded(&body).unwrap().as_slice(), message, "{len}");
             }
