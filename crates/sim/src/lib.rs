@@ -11,6 +11,7 @@
 
 pub mod families;
 pub mod faulty;
+pub mod kernel;
 pub mod link;
 pub mod modelled;
 pub mod simulation;
