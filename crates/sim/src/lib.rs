@@ -15,6 +15,7 @@ pub mod kernel;
 pub mod link;
 pub mod modelled;
 pub mod simulation;
+pub mod system;
 
 pub use families::{Faultiness, Models, OpenInner};
 pub use faulty::{Faults, Faulty, Injected};

@@ -1,0 +1,18 @@
+//! Systems of hosts, cards and a network, made of parts on the kernel's virtual time.
+//!
+//! What a part computes is real: frames have headers and payloads, a digest is computed by an operator behind the seam, a flipped bit is found. Only when
+//! things happen is modelled.
+
+pub mod frame;
+pub mod message;
+pub mod protect;
+pub mod server;
+pub mod switch;
+pub mod wire;
+
+pub use frame::{Frame, Journey, Leg, Stream};
+pub use message::{Interrupt, Message};
+pub use protect::{Framing, Protection, ProtectionUsage, Verdict};
+pub use server::{Server, Service, Usage};
+pub use switch::{Switch, SwitchModel, SwitchUsage};
+pub use wire::{Departure, Wire, WireFaults, WireModel, WireUsage};
