@@ -1,0 +1,637 @@
+//! A host: cores, a network stack whose cost is known by packet and byte, and applications over TCP.
+//!
+//! A core does one thing at a time, and what came in goes first: a frame that the card delivered, then a segment that a connection may send and the
+//! card's ring has room for. Connections keep to a core. A host without a card that protects may compute digests itself; then that is work of its cores.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::kernel::{Component, Context};
+use crate::tcp::{Config, Endpoint, SequenceNumbers};
+
+use super::frame::{Frame, HEAD_BYTES_MAX, Leg, Stream, TCP};
+use super::headers::{self, Address, Numbers};
+use super::message::Message;
+use super::protect::{Protection, ProtectionUsage, Verdict};
+
+/// The port towards the card.
+pub const CARD: usize = 0;
+
+/// The parameters of a host. Times are picoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostModel {
+    /// Cores that work for the network.
+    pub cores: usize,
+    /// A core's time for each frame that is sent.
+    pub send_ps: u64,
+    /// A core's time for each frame that is received.
+    pub receive_ps: u64,
+    /// A core's time for each byte of payload, sent or received: copies.
+    pub byte_ps: u64,
+    /// A core's time for each interrupt.
+    pub interrupt_ps: u64,
+    /// Frames that may be in the card's ring and not yet sent.
+    pub ring: u32,
+    /// True if frames whose checksums are wrong are dropped.
+    pub checksums: bool,
+    /// A core's time for each digest.
+    pub digest_ps: u64,
+    /// A core's time for each byte that is digested.
+    pub digest_byte_ps: u64,
+}
+
+impl Default for HostModel {
+    /// One core of today, of the size that is reported for Linux with segmentation in software: 1 µs to send a frame, 1.2 µs to receive one, 50 ps a byte, 2 µs an
+    /// interrupt.
+    fn default() -> Self {
+        Self {
+            cores: 1,
+            send_ps: 1_000_000,
+            receive_ps: 1_200_000,
+            byte_ps: 50,
+            interrupt_ps: 2_000_000,
+            ring: 256,
+            checksums: true,
+            digest_ps: 0,
+            digest_byte_ps: 0,
+        }
+    }
+}
+
+/// An application at one end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Application {
+    /// Sends so many bytes and closes, as iperf.
+    Send {
+        /// The bytes.
+        bytes: u64,
+    },
+    /// Takes all that comes, and closes when the peer has.
+    Receive,
+    /// Sends a request, waits for the answer, and so on, then closes, as netperf's TCP_RR.
+    Ask {
+        /// The number of requests.
+        requests: u64,
+        /// The bytes of a request.
+        request_bytes: u64,
+        /// The bytes of an answer.
+        answer_bytes: u64,
+    },
+    /// Answers each request.
+    Answer {
+        /// The bytes of a request.
+        request_bytes: u64,
+        /// The bytes of an answer.
+        answer_bytes: u64,
+    },
+}
+
+/// A connection that a host opens.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// The time at which it is opened, in picoseconds.
+    pub at_ps: u64,
+    /// The port of this end.
+    pub port: u16,
+    /// The other end.
+    pub to: Address,
+    /// The application of this end.
+    pub application: Application,
+    /// The parameters of TCP.
+    pub config: Config,
+}
+
+/// A port that a host listens at.
+#[derive(Clone, Copy, Debug)]
+pub struct Listening {
+    /// The port.
+    pub port: u16,
+    /// The application of each connection.
+    pub application: Application,
+    /// The parameters of TCP.
+    pub config: Config,
+}
+
+/// Counters of a host. `received` = the sum of those that follow it, but for `payload_wrong`, when nothing is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostUsage {
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Frames that came from the card.
+    pub received: u64,
+    /// Frames of connections.
+    pub accepted: u64,
+    /// Frames for other hosts, which a switch had flooded.
+    pub foreign: u64,
+    /// Frames that no connection wanted, or that were not well-formed.
+    pub unwanted: u64,
+    /// Frames whose checksum was wrong.
+    pub sum_wrong: u64,
+    /// Frames whose digest was wrong or missing.
+    pub refused: u64,
+    /// Frames whose payload was not what the peer had sent, and which nothing had found.
+    pub payload_wrong: u64,
+    /// The time that all cores worked, in picoseconds.
+    pub busy_ps: u64,
+    /// The part of it that was digests.
+    pub digest_busy_ps: u64,
+}
+
+/// The way of the frames with payload that a host accepted, summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ways {
+    /// The number of frames.
+    pub frames: u64,
+    /// The time of each leg of all frames, in picoseconds, in the order of [`Leg::ALL`].
+    pub legs_ps: [u64; Leg::ALL.len()],
+    /// The longest way, in picoseconds.
+    pub longest_ps: u64,
+}
+
+/// A connection of a host.
+#[derive(Debug)]
+pub struct Flow {
+    /// The addresses of this end.
+    pub own: Address,
+    /// The addresses of the other end.
+    pub peer: Address,
+    /// When it was opened.
+    pub opened_ps: u64,
+    /// When the application had all that it waits for: the last acknowledgement, the last answer, the peer's end.
+    pub finished_ps: Option<u64>,
+    /// Answers that came.
+    pub answers: u64,
+    /// The state of TCP.
+    pub endpoint: Endpoint,
+    application: Application,
+    numbers: Numbers,
+    seed: u64,
+    peer_seed: u64,
+    /// Bytes of requests or answers that are dealt with.
+    consumed_bytes: u64,
+    is_closing: bool,
+    armed_ps: u64,
+}
+
+#[derive(Debug)]
+enum Work {
+    Receive(Box<Frame>),
+    Send(Box<Frame>),
+}
+
+#[derive(Debug, Default)]
+struct Core {
+    current: Option<Work>,
+    arrived: VecDeque<Box<Frame>>,
+    /// Time of interrupts that was not yet worked off.
+    interrupts_ps: u64,
+    flows: Vec<usize>,
+    turn: usize,
+}
+
+/// A host.
+#[derive(Debug)]
+pub struct Host {
+    model: HostModel,
+    address: Address,
+    openings: Vec<Opening>,
+    listening: Vec<Listening>,
+    protection: Option<Protection>,
+    flows: Vec<Flow>,
+    /// By the peer's addresses and the own port.
+    by_address: BTreeMap<(std::net::Ipv4Addr, u16, u16), usize>,
+    cores: Vec<Core>,
+    in_ring: u32,
+    usage: HostUsage,
+    ways: Ways,
+}
+
+/// The tokens of timers: a core's number, then an opening, then a flow.
+const OPENING: u64 = 1 << 32;
+const FLOW: u64 = 2 << 32;
+
+impl Host {
+    /// A host with these addresses; the port of `address` is not used. With `protection` its cores compute digests.
+    pub fn new(
+        model: HostModel,
+        address: Address,
+        openings: Vec<Opening>,
+        listening: Vec<Listening>,
+        protection: Option<Protection>,
+    ) -> Self {
+        Self {
+            model,
+            address,
+            openings,
+            listening,
+            protection,
+            flows: Vec::new(),
+            by_address: BTreeMap::new(),
+            cores: (0..model.cores.max(1)).map(|_| Core::default()).collect(),
+            in_ring: 0,
+            usage: HostUsage::default(),
+            ways: Ways::default(),
+        }
+    }
+
+    /// Its counters so far.
+    pub fn usage(&self) -> HostUsage {
+        self.usage
+    }
+
+    /// The counters of its digests.
+    pub fn protection(&self) -> Option<ProtectionUsage> {
+        self.protection.as_ref().map(Protection::usage)
+    }
+
+    /// The way of the frames with payload that it accepted.
+    pub fn ways(&self) -> Ways {
+        self.ways
+    }
+
+    /// Its connections, in the order in which they were opened.
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    /// True if all connections that it opens are opened, and have finished.
+    pub fn has_finished(&self) -> bool {
+        let opened = self.flows.len() >= self.openings.len();
+        opened && self.flows.iter().all(|it| it.finished_ps.is_some())
+    }
+
+    /// Adds a connection to a core.
+    fn add(&mut self, own: Address, peer: Address, application: Application, endpoint: Endpoint, now_ps: u64) -> usize {
+        let number = self.flows.len();
+        let seed = seed(own, peer);
+        let peer_seed = self::seed(peer, own);
+        self.flows.push(Flow {
+            own,
+            peer,
+            opened_ps: now_ps,
+            finished_ps: None,
+            answers: 0,
+            endpoint,
+            application,
+            numbers: Numbers {
+                own: SequenceNumbers {
+                    initial: seed as u32,
+                },
+                peer: SequenceNumbers {
+                    initial: peer_seed as u32,
+                },
+            },
+            seed,
+            peer_seed,
+            consumed_bytes: 0,
+            is_closing: false,
+            armed_ps: u64::MAX,
+        });
+        self.by_address.insert((peer.ip, peer.port, own.port), number);
+        let core = number % self.cores.len();
+        self.cores[core].flows.push(number);
+        number
+    }
+
+    fn open(&mut self, number: usize, context: &mut Context<'_, Message>) {
+        let opening = self.openings[number];
+        let own = Address {
+            port: opening.port,
+            ..self.address
+        };
+        let mut endpoint = Endpoint::connect(opening.config);
+        match opening.application {
+            Application::Send { bytes } => {
+                endpoint.offer(bytes);
+                endpoint.close();
+            }
+            Application::Ask { request_bytes, .. } => endpoint.offer(request_bytes),
+            Application::Receive | Application::Answer { .. } => {}
+        }
+        let now_ps = context.now_ps();
+        let flow = self.add(own, opening.to, opening.application, endpoint, now_ps);
+        self.flows[flow].is_closing = matches!(opening.application, Application::Send { .. });
+        self.work(flow % self.cores.len(), context);
+    }
+
+    /// Lets a core begin its next work, if it has none.
+    fn work(&mut self, core: usize, context: &mut Context<'_, Message>) {
+        if self.cores[core].current.is_some() {
+            return;
+        }
+        let now_ps = context.now_ps();
+        let interrupts_ps = std::mem::take(&mut self.cores[core].interrupts_ps);
+        let (work, cost_ps) = match self.cores[core].arrived.pop_front() {
+            Some(frame) => {
+                let (frame, cost_ps) = self.begin_receive(frame, now_ps);
+                (Work::Receive(frame), cost_ps)
+            }
+            None => match self.begin_send(core, context) {
+                Some((frame, cost_ps)) => (Work::Send(frame), cost_ps),
+                None => {
+                    self.cores[core].interrupts_ps = interrupts_ps;
+                    return;
+                }
+            },
+        };
+        let cost_ps = cost_ps + interrupts_ps;
+        self.usage.busy_ps += cost_ps;
+        self.cores[core].current = Some(work);
+        context.wake_at(now_ps + cost_ps, core as u64);
+    }
+
+    fn begin_receive(&mut self, mut frame: Box<Frame>, now_ps: u64) -> (Box<Frame>, u64) {
+        frame.journey.pass(Leg::HostQueue, now_ps);
+        let mut cost_ps = self.model.receive_ps + frame.body_bytes() as u64 * self.model.byte_ps;
+        if let Some(protection) = &self.protection {
+            let bytes = protection.bytes_to_verify(&mut frame);
+            cost_ps += self.digest_cost_ps(bytes);
+        }
+        (frame, cost_ps)
+    }
+
+    fn digest_cost_ps(&mut self, bytes: usize) -> u64 {
+        let cost_ps = match bytes {
+            0 => 0,
+            bytes => self.model.digest_ps + bytes as u64 * self.model.digest_byte_ps,
+        };
+        self.usage.digest_busy_ps += cost_ps;
+        cost_ps
+    }
+
+    /// The next segment of the core's connections, in turns, if the ring has room.
+    fn begin_send(&mut self, core: usize, context: &mut Context<'_, Message>) -> Option<(Box<Frame>, u64)> {
+        if self.in_ring >= self.model.ring {
+            return None;
+        }
+        let now_ps = context.now_ps();
+        let count = self.cores[core].flows.len();
+        for step in 0..count {
+            let at = (self.cores[core].turn + step) % count;
+            let number = self.cores[core].flows[at];
+            let flow = &mut self.flows[number];
+            let Some(segment) = flow.endpoint.next_segment(now_ps) else {
+                continue;
+            };
+            self.cores[core].turn = at + 1;
+            self.in_ring += 1;
+            let mut head = [0; HEAD_BYTES_MAX];
+            let bytes = headers::write(&flow.own, &flow.peer, &segment, flow.numbers, &mut head);
+            let stream = Stream {
+                seed: flow.seed,
+                offset: segment.stream_offset(),
+            };
+            let mut frame = Frame::new(&head[..bytes], stream, segment.payload_len, now_ps);
+            let mut cost_ps =
+                self.model.send_ps + u64::from(segment.payload_len) * self.model.byte_ps;
+            if let Some(protection) = &mut self.protection {
+                match protection.protect(&mut frame) {
+                    Ok(bytes) => cost_ps += self.digest_cost_ps(bytes),
+                    Err(wrong) => context.fail(wrong),
+                }
+            }
+            self.arm(number, context);
+            return Some((frame, cost_ps));
+        }
+        None
+    }
+
+    /// Sets a connection's timer, if none is set that runs out as early.
+    fn arm(&mut self, number: usize, context: &mut Context<'_, Message>) {
+        let flow = &mut self.flows[number];
+        if let Some(deadline_ps) = flow.endpoint.deadline() {
+            if deadline_ps < flow.armed_ps {
+                flow.armed_ps = deadline_ps;
+                context.wake_at(deadline_ps, FLOW + number as u64);
+            }
+        }
+    }
+
+    fn expire(&mut self, number: usize, context: &mut Context<'_, Message>) {
+        let now_ps = context.now_ps();
+        let flow = &mut self.flows[number];
+        if flow.armed_ps > now_ps {
+            // A timer that was set before an earlier one took its place.
+            return;
+        }
+        flow.armed_ps = u64::MAX;
+        if flow.endpoint.deadline().is_some_and(|deadline_ps| deadline_ps <= now_ps) {
+            flow.endpoint.expire(now_ps);
+        }
+        self.arm(number, context);
+        self.work(number % self.cores.len(), context);
+    }
+
+    /// A core has finished with a frame that came in.
+    fn receive_frame(&mut self, mut frame: Box<Frame>, context: &mut Context<'_, Message>) {
+        let now_ps = context.now_ps();
+        frame.journey.pass(Leg::HostWork, now_ps);
+        if frame.destination() != self.address.mac {
+            self.usage.foreign += 1;
+            return;
+        }
+        if let Some(protection) = &mut self.protection {
+            match protection.verify(&mut frame) {
+                Ok(Verdict::Right) => {}
+                Ok(Verdict::Wrong | Verdict::Bare) => {
+                    self.usage.refused += 1;
+                    return;
+                }
+                Err(wrong) => return context.fail(wrong),
+            }
+        }
+        if self.model.checksums && !frame.is_sum_right() {
+            self.usage.sum_wrong += 1;
+            return;
+        }
+        match self.find(&frame) {
+            Some(number) if self.take(number, &frame, now_ps) => {
+                self.usage.accepted += 1;
+                self.advance(number, now_ps);
+                self.arm(number, context);
+            }
+            _ => self.usage.unwanted += 1,
+        }
+    }
+
+    /// The connection of a frame; a new one if it opens one at a port that is listened at.
+    fn find(&mut self, frame: &Frame) -> Option<usize> {
+        let (source, destination, protocol) = frame.ipv4()?;
+        if destination != self.address.ip || protocol != TCP {
+            return None;
+        }
+        let (from_port, to_port) = headers::ports(frame.head())?;
+        if let Some(&number) = self.by_address.get(&(source, from_port, to_port)) {
+            return Some(number);
+        }
+        let listening = self.listening.iter().find(|it| it.port == to_port)?;
+        let &Listening {
+            application,
+            config,
+            ..
+        } = listening;
+        let own = Address {
+            port: to_port,
+            ..self.address
+        };
+        let peer = Address {
+            mac: frame.source(),
+            ip: source,
+            port: from_port,
+        };
+        let endpoint = Endpoint::listen(config);
+        let number = self.add(own, peer, application, endpoint, frame.journey.born_ps);
+        // What is not a SYN is not read rightly and passed over: the peer's numbers are the same function of the addresses.
+        Some(number)
+    }
+
+    /// Hands a frame to its connection; `false` if it is not well-formed.
+    fn take(&mut self, number: usize, frame: &Frame, now_ps: u64) -> bool {
+        let flow = &mut self.flows[number];
+        let payload_len = frame.body_bytes() as u32;
+        let numbers = Numbers {
+            own: flow.numbers.peer,
+            peer: flow.numbers.own,
+        };
+        let near = (
+            flow.endpoint.delivered_bytes() + 1,
+            flow.endpoint.sender().acknowledged_bytes() + 1,
+        );
+        let Some(segment) = headers::read(frame.head(), payload_len, numbers, near) else {
+            return false;
+        };
+        if payload_len > 0 {
+            let stream = Stream {
+                seed: flow.peer_seed,
+                offset: segment.stream_offset(),
+            };
+            self.usage.payload_wrong += u64::from(!frame.carries(stream));
+            self.ways.frames += 1;
+            for (sum_ps, leg) in self.ways.legs_ps.iter_mut().zip(Leg::ALL) {
+                *sum_ps += frame.journey.leg_ps(leg);
+            }
+            self.ways.longest_ps = self.ways.longest_ps.max(frame.journey.total_ps());
+        }
+        flow.endpoint.receive(now_ps, &segment);
+        true
+    }
+
+    /// Lets a connection's application do what it can.
+    fn advance(&mut self, number: usize, now_ps: u64) {
+        let flow = &mut self.flows[number];
+        let delivered_bytes = flow.endpoint.delivered_bytes();
+        match flow.application {
+            Application::Send { .. } => {}
+            Application::Receive => {}
+            Application::Ask {
+                requests,
+                request_bytes,
+                answer_bytes,
+            } => {
+                while flow.answers < requests
+                    && delivered_bytes - flow.consumed_bytes >= answer_bytes
+                {
+                    flow.consumed_bytes += answer_bytes;
+                    flow.answers += 1;
+                    match flow.answers == requests {
+                        true => flow.finished_ps = Some(now_ps),
+                        false => flow.endpoint.offer(request_bytes),
+                    }
+                }
+                if flow.answers == requests && !flow.is_closing {
+                    flow.is_closing = true;
+                    flow.endpoint.close();
+                }
+            }
+            Application::Answer {
+                request_bytes,
+                answer_bytes,
+            } => {
+                while delivered_bytes - flow.consumed_bytes >= request_bytes {
+                    flow.consumed_bytes += request_bytes;
+                    flow.answers += 1;
+                    flow.endpoint.offer(answer_bytes);
+                }
+            }
+        }
+        if flow.endpoint.peer_has_closed() && !flow.is_closing {
+            flow.is_closing = true;
+            flow.endpoint.close();
+        }
+        let is_done = match flow.application {
+            Application::Send { bytes } => flow.endpoint.sender().acknowledged_bytes() >= bytes,
+            Application::Receive | Application::Answer { .. } => flow.endpoint.peer_has_closed(),
+            Application::Ask { .. } => false,
+        };
+        if is_done && flow.finished_ps.is_none() {
+            flow.finished_ps = Some(now_ps);
+        }
+    }
+
+    /// The core of a frame: that of its connection, so that its order is kept.
+    fn core_of(&self, frame: &Frame) -> usize {
+        let key = frame.ipv4().zip(headers::ports(frame.head()));
+        let key = key.map(|((source, ..), (from, to))| (source, from, to));
+        let number = key.and_then(|key| self.by_address.get(&key).copied());
+        // A connection that is not there yet will be the next.
+        number.unwrap_or(self.flows.len()) % self.cores.len()
+    }
+}
+
+/// A number that the addresses of a direction determine: its payload's seed, and its first sequence number.
+fn seed(from: Address, to: Address) -> u64 {
+    let end = |it: Address| u64::from(u32::from(it.ip)) << 16 | u64::from(it.port);
+    let mut random = dpb_core::random::SplitMix64::new(end(from));
+    let first = random.next_u64();
+    dpb_core::random::SplitMix64::new(first ^ end(to)).next_u64()
+}
+
+impl Component<Message> for Host {
+    fn start(&mut self, context: &mut Context<'_, Message>) {
+        for (number, opening) in self.openings.iter().enumerate() {
+            context.wake_at(opening.at_ps, OPENING + number as u64);
+        }
+    }
+
+    fn receive(&mut self, _: usize, message: Message, context: &mut Context<'_, Message>) {
+        let Message::Interrupt(news) = message else {
+            return context.fail(format!("a host takes no {message:?}"));
+        };
+        self.in_ring -= news.sent;
+        let count = news.frames.len() as u32;
+        self.usage.received += u64::from(count);
+        let now_ps = context.now_ps();
+        let first = news.frames.first().map_or(0, |it| self.core_of(it));
+        self.cores[first].interrupts_ps += self.model.interrupt_ps;
+        for mut frame in news.frames {
+            frame.journey.pass(Leg::Interrupt, now_ps);
+            let core = self.core_of(&frame);
+            self.cores[core].arrived.push_back(frame);
+        }
+        if count > 0 {
+            context.send(CARD, Message::Refill(count));
+        }
+        for core in 0..self.cores.len() {
+            self.work(core, context);
+        }
+    }
+
+    fn wake(&mut self, token: u64, context: &mut Context<'_, Message>) {
+        match token {
+            core if core < OPENING => {
+                let core = core as usize;
+                match self.cores[core].current.take() {
+                    Some(Work::Receive(frame)) => self.receive_frame(frame, context),
+                    Some(Work::Send(mut frame)) => {
+                        frame.journey.pass(Leg::HostWork, context.now_ps());
+                        self.usage.sent += 1;
+                        context.send(CARD, Message::Send(frame));
+                    }
+                    None => {}
+                }
+                self.work(core, context);
+            }
+            opening if opening < FLOW => self.open((opening - OPENING) as usize, context),
+            flow => self.expire((flow - FLOW) as usize, context),
+        }
+    }
+}
