@@ -14,6 +14,7 @@ pub mod faulty;
 pub mod link;
 pub mod modelled;
 pub mod simulation;
+pub mod tcp;
 
 pub use families::{Faultiness, Models, OpenInner};
 pub use faulty::{Faults, Faulty, Injected};
