@@ -57,9 +57,7 @@ mod segment;
 mod sender;
 mod statistics;
 
-pub use config::{
-    Algorithm, Config, Counting, MICROSECOND_PS, MILLISECOND_PS, Reading, SECOND_PS,
-};
+pub use config::{Algorithm, Config, Counting, MICROSECOND_PS, MILLISECOND_PS, Reading, SECOND_PS};
 pub use endpoint::Endpoint;
 pub use receiver::Receiver;
 pub use segment::{

@@ -58,9 +58,7 @@ impl Endpoint {
             State::Synchronised if segment.is_syn() && !segment.is_ack() => {
                 // The peer's SYN again: the answer was lost.
                 self.sender.repeat_syn();
-                if self.sender.is_established() {
-                    self.receiver.receive(now, segment);
-                }
+                self.receiver.receive(now, segment);
             }
             State::Synchronised => {
                 self.receiver.receive(now, segment);
@@ -71,7 +69,8 @@ impl Endpoint {
 
     fn synchronise(&mut self, now: u64, syn: &Segment) {
         let sack = syn.flags.contains(Flags::SACK_PERMITTED);
-        self.sender.negotiate(syn.mss, sack, syn.timestamps().is_some());
+        self.sender
+            .negotiate(syn.mss, sack, syn.timestamps().is_some());
         self.receiver.synchronise(now, syn);
         self.state = State::Synchronised;
     }
@@ -88,7 +87,10 @@ impl Endpoint {
         }
         let sack = self.sender.has_sack();
         let blocks = if sack { self.receiver.block_count() } else { 0 };
-        if let Some(mut segment) = self.sender.next_segment_with(now, sack_option_bytes(blocks)) {
+        if let Some(mut segment) = self
+            .sender
+            .next_segment_with(now, sack_option_bytes(blocks))
+        {
             let answer = segment.payload_len > 0;
             self.receiver.acknowledge(now, &mut segment, sack, answer);
             return Some(segment);

@@ -145,7 +145,10 @@ mod tests {
     fn check(ranges: &Ranges, set: &BTreeSet<u64>) {
         let all: Vec<Range> = ranges.ranges.iter().copied().collect();
         assert!(all.windows(2).all(|pair| pair[0].end < pair[1].start));
-        let flat: Vec<u64> = all.iter().flat_map(|range| range.start..range.end).collect();
+        let flat: Vec<u64> = all
+            .iter()
+            .flat_map(|range| range.start..range.end)
+            .collect();
         assert!(flat.iter().eq(set.iter()));
         assert_eq!(ranges.bytes(), set.len() as u64);
         for position in 0..200 {

@@ -121,8 +121,7 @@ impl Receiver {
         let end = whole_end.min(self.window.end());
         if end < whole_end {
             let fin = u64::from(segment.is_fin());
-            self.statistics.beyond_window_bytes +=
-                (whole_end - fin).saturating_sub(end.max(start));
+            self.statistics.beyond_window_bytes += (whole_end - fin).saturating_sub(end.max(start));
             self.due = Due::Alone;
         } else if segment.is_fin() && self.fin.is_none() && whole_end > self.next {
             self.fin = Some(whole_end - 1);
@@ -196,14 +195,18 @@ impl Receiver {
             self.quick_acks -= 1;
             return true;
         }
-        let full = self.largest.max(FULL_SEGMENT_MIN.min(u32::from(self.config.mss)));
+        let full = self
+            .largest
+            .max(FULL_SEGMENT_MIN.min(u32::from(self.config.mss)));
         let waiting = u64::from(self.config.ack_every.max(1) - 1) * u64::from(full);
         self.unacknowledged > waiting
     }
 
     /// Bytes that arrived in order, each counted once.
     pub fn delivered_bytes(&self) -> u64 {
-        self.fin.map_or(self.next, |fin| self.next.min(fin)).saturating_sub(1)
+        self.fin
+            .map_or(self.next, |fin| self.next.min(fin))
+            .saturating_sub(1)
     }
 
     /// True if the peer's stream has ended and all of it arrived.
@@ -225,7 +228,11 @@ impl Receiver {
 
     fn tell_window(&mut self) {
         let open = self.is_synchronised() && !self.has_finished();
-        if open && self.window.is_worth_telling(self.next, self.delivered_bytes()) {
+        if open
+            && self
+                .window
+                .is_worth_telling(self.next, self.delivered_bytes())
+        {
             self.due = match self.due {
                 Due::Alone => Due::Alone,
                 _ => Due::Now,
@@ -314,7 +321,10 @@ impl Receiver {
         if self.early.is_empty() {
             return;
         }
-        let latest = self.recent.iter().filter_map(|&position| self.early.around(position));
+        let latest = self
+            .recent
+            .iter()
+            .filter_map(|&position| self.early.around(position));
         for block in latest.chain(self.early.descending()) {
             let known = segment.sack_blocks().any(|(start, _)| start == block.start);
             if !known {

@@ -15,7 +15,12 @@ pub(super) struct RoundTrips {
 
 impl RoundTrips {
     /// No sample yet: the timer is `initial_ps`. The clock that gives samples has ticks of `granularity_ps`.
-    pub(super) fn new(initial_ps: u64, minimum_ps: u64, maximum_ps: u64, granularity_ps: u64) -> Self {
+    pub(super) fn new(
+        initial_ps: u64,
+        minimum_ps: u64,
+        maximum_ps: u64,
+        granularity_ps: u64,
+    ) -> Self {
         Self {
             smoothed_ps: None,
             variation_ps: 0,

@@ -44,11 +44,6 @@ impl Scoreboard {
         self.sent - self.acknowledged
     }
 
-    /// The position behind the highest retransmitted.
-    pub(super) fn repaired(&self) -> u64 {
-        self.repaired
-    }
-
     /// Positions that are thought to be in the network (SetPipe).
     pub(super) fn pipe(&self) -> u64 {
         self.sent - self.lost_below.max(self.acknowledged) - self.selective_above
@@ -113,7 +108,11 @@ impl Scoreboard {
         }
         if found >= self.timed_out_below {
             self.lost_below = found;
-            self.selective_above = if found > 0 { bytes } else { self.selective.bytes() };
+            self.selective_above = if found > 0 {
+                bytes
+            } else {
+                self.selective.bytes()
+            };
         } else {
             self.lost_below = self.timed_out_below;
             self.selective_above = self.selective_from(self.timed_out_below);
@@ -143,7 +142,11 @@ impl Scoreboard {
     /// All that was sent and is not acknowledged is lost. A receiver that has thrown away what it acknowledged selectively (RFC 2018, section
     /// 8) is not believed any more.
     pub(super) fn time_out(&mut self) {
-        if self.selective.first().is_some_and(|first| first.start == self.acknowledged) {
+        if self
+            .selective
+            .first()
+            .is_some_and(|first| first.start == self.acknowledged)
+        {
             self.selective.clear();
         }
         self.timed_out_below = self.sent;
@@ -181,9 +184,16 @@ impl Scoreboard {
 
     /// The first positions that are not acknowledged, at most `len` of them.
     pub(super) fn head(&self, len: u64) -> (u64, u64) {
-        let first = self.selective.first().map_or(self.sent, |first| first.start);
+        let first = self
+            .selective
+            .first()
+            .map_or(self.sent, |first| first.start);
         // A block right behind the acknowledgement is a receiver's lie or its change of mind: it is sent again.
-        let end = if first > self.acknowledged { first } else { self.sent };
+        let end = if first > self.acknowledged {
+            first
+        } else {
+            self.sent
+        };
         (self.acknowledged, end.min(self.acknowledged + len))
     }
 

@@ -78,16 +78,16 @@ pub struct Segment {
     pub sequence: u64,
     /// The position that the sender of this segment expects next; valid with [`Flags::ACK`].
     pub acknowledgement: u64,
-    timestamps: Timestamps,
+    pub(super) timestamps: Timestamps,
     /// Bytes that may follow the acknowledgement, already scaled.
     pub window: u32,
     /// The payload's bytes.
     pub payload_len: u32,
     /// Starts and ends, counted from the acknowledgement.
-    sack: [(u32, u32); SACK_BLOCKS_MAX],
+    pub(super) sack: [(u32, u32); SACK_BLOCKS_MAX],
     /// The flags, and which options there are.
     pub flags: Flags,
-    sack_blocks: u8,
+    pub(super) sack_blocks: u8,
     /// The maximum segment size that a SYN announces (RFC 9293, section 3.7.1), in bytes.
     pub mss: u16,
 }
@@ -192,7 +192,11 @@ impl Segment {
 
 /// The bytes that a SACK option of `blocks` blocks takes, with two for alignment.
 pub fn sack_option_bytes(blocks: usize) -> u32 {
-    if blocks == 0 { 0 } else { 4 + 8 * blocks as u32 }
+    if blocks == 0 {
+        0
+    } else {
+        4 + 8 * blocks as u32
+    }
 }
 
 /// The 32-bit numbers of one direction on the wire, which wrap, beside its 64-bit positions, which do not.
@@ -265,7 +269,10 @@ mod tests {
             assert!(segment.push_sack_block(base + block * 10, base + block * 10 + 5));
         }
         assert!(!segment.push_sack_block(base + 90, base + 95));
-        let blocks: Vec<_> = segment.sack_blocks().map(|(a, b)| (a - base, b - base)).collect();
+        let blocks: Vec<_> = segment
+            .sack_blocks()
+            .map(|(a, b)| (a - base, b - base))
+            .collect();
         assert_eq!(blocks, [(10, 15), (20, 25), (30, 35)]);
     }
 

@@ -183,7 +183,9 @@ impl Sender {
 
     /// Bytes offered that were not sent yet.
     pub fn unsent_bytes(&self) -> u64 {
-        self.fin.unwrap_or(self.limit).saturating_sub(self.board.sent().max(1))
+        self.fin
+            .unwrap_or(self.limit)
+            .saturating_sub(self.board.sent().max(1))
     }
 
     /// Bytes of payload that the peer acknowledged.

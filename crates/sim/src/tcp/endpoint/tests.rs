@@ -71,7 +71,10 @@ fn an_answer_carries_the_acknowledgement_of_its_request() {
         let request = out(&mut client, turn * 100);
         assert_eq!(request.len(), 1);
         deliver(&mut server, turn * 100, &request);
-        assert!(out(&mut server, turn * 100).is_empty(), "the answer is awaited");
+        assert!(
+            out(&mut server, turn * 100).is_empty(),
+            "the answer is awaited"
+        );
         server.offer(1);
         let answer = out(&mut server, turn * 100 + 1);
         assert_eq!(answer.len(), 1);

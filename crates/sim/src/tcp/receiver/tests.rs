@@ -94,19 +94,28 @@ fn rfc_2018_section_4_case_3() {
         receiver.receive(0, &data(position(number), 500));
         let ack = acknowledgement(&mut receiver, 0);
         assert_eq!(ack.acknowledgement, position(5500));
-        blocks = ack.sack_blocks().map(|(a, b)| (a + 4999, b + 4999)).collect();
+        blocks = ack
+            .sack_blocks()
+            .map(|(a, b)| (a + 4999, b + 4999))
+            .collect();
     }
     assert_eq!(blocks, [(8000, 8500), (7000, 7500), (6000, 6500)]);
     // The fourth packet, 6500, arrives.
     receiver.receive(0, &data(position(6500), 500));
     let ack = acknowledgement(&mut receiver, 0);
-    blocks = ack.sack_blocks().map(|(a, b)| (a + 4999, b + 4999)).collect();
+    blocks = ack
+        .sack_blocks()
+        .map(|(a, b)| (a + 4999, b + 4999))
+        .collect();
     assert_eq!(blocks, [(6000, 7500), (8000, 8500)]);
     // The second, 5500, arrives.
     receiver.receive(0, &data(position(5500), 500));
     let ack = acknowledgement(&mut receiver, 0);
     assert_eq!(ack.acknowledgement, position(7500));
-    blocks = ack.sack_blocks().map(|(a, b)| (a + 4999, b + 4999)).collect();
+    blocks = ack
+        .sack_blocks()
+        .map(|(a, b)| (a + 4999, b + 4999))
+        .collect();
     assert_eq!(blocks, [(8000, 8500)]);
 }
 
@@ -133,7 +142,10 @@ impl Octets {
             }
         }
         blocks.sort_by_key(|&(_, _, time)| std::cmp::Reverse(time));
-        blocks.into_iter().map(|(start, end, _)| (start, end)).collect()
+        blocks
+            .into_iter()
+            .map(|(start, end, _)| (start, end))
+            .collect()
     }
 }
 
@@ -160,7 +172,11 @@ fn blocks_are_those_of_a_model_that_keeps_every_octet() {
             let known = if expected.len() <= RECENT { 3 } else { 1 };
             let shown = expected.len().min(3);
             assert_eq!(blocks.len(), shown, "seed {seed}");
-            assert_eq!(blocks[..known.min(shown)], expected[..known.min(shown)], "seed {seed}");
+            assert_eq!(
+                blocks[..known.min(shown)],
+                expected[..known.min(shown)],
+                "seed {seed}"
+            );
             assert!(blocks.iter().all(|block| expected.contains(block)));
         }
     }

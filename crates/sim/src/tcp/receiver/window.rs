@@ -111,8 +111,8 @@ impl Window {
         };
         let unread_then = self.buffer.checked_sub(self.worth_telling(next))?;
         let bytes = self.unread(delivered).checked_sub(unread_then)?;
-        let credit = (u128::from(bytes) * u128::from(SECOND_PS))
-            .saturating_sub(u128::from(self.remainder));
+        let credit =
+            (u128::from(bytes) * u128::from(SECOND_PS)).saturating_sub(u128::from(self.remainder));
         let wait = credit.div_ceil(u128::from(bytes_per_second.max(1)));
         Some(self.settled + u64::try_from(wait).ok()?)
     }

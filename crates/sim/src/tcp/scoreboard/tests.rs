@@ -37,9 +37,7 @@ impl Octets {
     fn pipe(&self) -> u64 {
         (self.acknowledged..self.sent)
             .filter(|octet| !self.selective.contains(octet))
-            .map(|octet| {
-                u64::from(!self.is_lost(octet)) + u64::from(octet < self.repaired)
-            })
+            .map(|octet| u64::from(!self.is_lost(octet)) + u64::from(octet < self.repaired))
             .sum()
     }
 
@@ -60,9 +58,17 @@ impl Octets {
 fn compare(board: &Scoreboard, octets: &Octets, limit: u64, seed: u64) {
     assert_eq!(board.pipe(), octets.pipe(), "seed {seed}");
     let lost = board.next_lost(limit, MSS);
-    assert_eq!(lost.map(|(start, _)| start), octets.next_lost(limit), "seed {seed}");
+    assert_eq!(
+        lost.map(|(start, _)| start),
+        octets.next_lost(limit),
+        "seed {seed}"
+    );
     let hole = board.next_hole(limit, MSS);
-    assert_eq!(hole.map(|(start, _)| start), octets.next_hole(limit), "seed {seed}");
+    assert_eq!(
+        hole.map(|(start, _)| start),
+        octets.next_hole(limit),
+        "seed {seed}"
+    );
     for (start, end) in lost.into_iter().chain(hole) {
         assert!(start < end && end - start <= MSS && end <= octets.sent);
         assert!((start..end).all(|octet| !octets.selective.contains(&octet)));
@@ -71,8 +77,13 @@ fn compare(board: &Scoreboard, octets: &Octets, limit: u64, seed: u64) {
         let head = octets.acknowledged;
         head < octets.sent && !octets.selective.contains(&head) && octets.is_lost(head)
     });
-    let missing = (octets.acknowledged..octets.sent).rfind(|octet| !octets.selective.contains(octet));
-    assert_eq!(board.tail(MSS).map(|(_, end)| end - 1), missing, "seed {seed}");
+    let missing =
+        (octets.acknowledged..octets.sent).rfind(|octet| !octets.selective.contains(octet));
+    assert_eq!(
+        board.tail(MSS).map(|(_, end)| end - 1),
+        missing,
+        "seed {seed}"
+    );
 }
 
 #[test]
@@ -118,7 +129,10 @@ fn step(random: &mut SplitMix64, board: &mut Scoreboard, octets: &mut Octets) {
         }
         7 => {
             let end = octets.sent;
-            if let Some((start, end)) = board.next_lost(end, MSS).or_else(|| board.next_hole(end, MSS)) {
+            if let Some((start, end)) = board
+                .next_lost(end, MSS)
+                .or_else(|| board.next_hole(end, MSS))
+            {
                 board.repair(start, end);
                 octets.repaired = end;
             }

@@ -126,7 +126,9 @@ impl Sender {
             return (ticks <= u32::MAX / 2)
                 .then(|| u64::from(ticks) * self.config.timestamp_tick_ps);
         }
-        let (_, left) = self.timed.filter(|timed| segment.acknowledgement >= timed.0)?;
+        let (_, left) = self
+            .timed
+            .filter(|timed| segment.acknowledgement >= timed.0)?;
         self.timed = None;
         Some(now - left)
     }

@@ -150,12 +150,18 @@ fn sack_repairs_all_holes_in_one_round_trip() {
     assert_eq!(out, [20, 21]);
     out.clear();
     for upto in 6..=20 {
-        sender.receive(ROUND_TRIP, &sack(at(0), &[(at(5), at(upto)), blocks[1], blocks[0]]));
+        sender.receive(
+            ROUND_TRIP,
+            &sack(at(0), &[(at(5), at(upto)), blocks[1], blocks[0]]),
+        );
         out.extend(sent(&mut sender, ROUND_TRIP));
     }
     // The window is 10 of 20. First the repair that goes whatever the pipe; the others once it is below the window; then new data.
     assert_eq!(out[..3], [0, 2, 4]);
-    assert_eq!(out[3..], (22..22 + out.len() as u64 - 3).collect::<Vec<_>>());
+    assert_eq!(
+        out[3..],
+        (22..22 + out.len() as u64 - 3).collect::<Vec<_>>()
+    );
     assert_eq!(sender.sample().in_flight_bytes, 10 * MSS);
     sender.receive(2 * ROUND_TRIP, &sack(at(2), &[(at(5), at(20)), blocks[1]]));
     assert_eq!(sender.sample().recovery, Recovery::Fast);
@@ -215,7 +221,13 @@ fn a_closed_window_is_probed() {
     let mut sender = Sender::new(config(true));
     sender.open();
     sender.next_segment(0);
-    sender.receive(ROUND_TRIP, &Segment { window: 0, ..ack(1) });
+    sender.receive(
+        ROUND_TRIP,
+        &Segment {
+            window: 0,
+            ..ack(1)
+        },
+    );
     sender.offer(500);
     assert_eq!(sender.next_segment(ROUND_TRIP), None);
     let now = sender.deadline().unwrap();
@@ -224,9 +236,19 @@ fn a_closed_window_is_probed() {
     assert_eq!((probe.sequence, probe.payload_len), (0, 0));
     let later = sender.deadline().unwrap();
     assert_eq!(later - now, 400 * MILLISECOND_PS, "backs off");
-    sender.receive(later, &Segment { window: 400, ..ack(1) });
+    sender.receive(
+        later,
+        &Segment {
+            window: 400,
+            ..ack(1)
+        },
+    );
     let data = sender.next_segment(later).unwrap();
-    assert_eq!((data.sequence, data.payload_len), (1, 400), "all that fits into the largest window");
+    assert_eq!(
+        (data.sequence, data.payload_len),
+        (1, 400),
+        "all that fits into the largest window"
+    );
 }
 
 #[test]
@@ -234,10 +256,22 @@ fn a_small_window_is_not_filled_in_small_pieces() {
     let mut sender = Sender::new(config(true));
     sender.open();
     sender.next_segment(0);
-    sender.receive(0, &Segment { window: 2000, ..ack(1) });
+    sender.receive(
+        0,
+        &Segment {
+            window: 2000,
+            ..ack(1)
+        },
+    );
     sender.offer(10_000);
     assert_eq!(sent(&mut sender, 0), [0, 1]);
-    sender.receive(1, &Segment { window: 300, ..ack(at(2)) });
+    sender.receive(
+        1,
+        &Segment {
+            window: 300,
+            ..ack(at(2))
+        },
+    );
     assert_eq!(sender.next_segment(1), None);
     // The override after a time.
     let now = sender.deadline().unwrap();
