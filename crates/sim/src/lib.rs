@@ -16,6 +16,7 @@ pub mod link;
 pub mod modelled;
 pub mod simulation;
 pub mod system;
+pub mod tcp;
 
 pub use families::{Faultiness, Models, OpenInner};
 pub use faulty::{Faults, Faulty, Injected};

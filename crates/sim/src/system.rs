@@ -3,14 +3,20 @@
 //! What a part computes is real: frames have headers and payloads, a digest is computed by an operator behind the seam, a flipped bit is found. Only when
 //! things happen is modelled.
 
+pub mod card;
 pub mod frame;
+pub mod headers;
+pub mod host;
 pub mod message;
 pub mod protect;
 pub mod server;
 pub mod switch;
 pub mod wire;
 
+pub use card::{Card, CardModel, CardUsage, StageModel};
 pub use frame::{Frame, Journey, Leg, Stream};
+pub use headers::Address;
+pub use host::{Application, Flow, Host, HostModel, HostUsage, Listening, Opening, Ways};
 pub use message::{Interrupt, Message};
 pub use protect::{Framing, Protection, ProtectionUsage, Verdict};
 pub use server::{Server, Service, Usage};
