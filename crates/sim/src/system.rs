@@ -22,3 +22,6 @@ pub use protect::{Framing, Protection, ProtectionUsage, Verdict};
 pub use server::{Server, Service, Usage};
 pub use switch::{Switch, SwitchModel, SwitchUsage};
 pub use wire::{Departure, Wire, WireFaults, WireModel, WireUsage};
+
+#[cfg(test)]
+mod tests;

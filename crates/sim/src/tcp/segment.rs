@@ -78,16 +78,16 @@ pub struct Segment {
     pub sequence: u64,
     /// The position that the sender of this segment expects next; valid with [`Flags::ACK`].
     pub acknowledgement: u64,
-    pub(super) timestamps: Timestamps,
+    pub(crate) timestamps: Timestamps,
     /// Bytes that may follow the acknowledgement, already scaled.
     pub window: u32,
     /// The payload's bytes.
     pub payload_len: u32,
     /// Starts and ends, counted from the acknowledgement.
-    pub(super) sack: [(u32, u32); SACK_BLOCKS_MAX],
+    pub(crate) sack: [(u32, u32); SACK_BLOCKS_MAX],
     /// The flags, and which options there are.
     pub flags: Flags,
-    pub(super) sack_blocks: u8,
+    pub(crate) sack_blocks: u8,
     /// The maximum segment size that a SYN announces (RFC 9293, section 3.7.1), in bytes.
     pub mss: u16,
 }

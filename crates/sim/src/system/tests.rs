@@ -1,0 +1,368 @@
+//! Whole systems: two clients, a switch and a server.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use dpb_core::conformance::sample::Sample;
+use dpb_core::{Backend, OpSpec, Operator, spec};
+
+use super::*;
+use crate::kernel::{ComponentId, Kernel, MICROSECOND_PS, MILLISECOND_PS, Plan, SECOND_PS};
+use crate::tcp::Config;
+
+/// Where digests are computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Digests {
+    Nowhere,
+    Hosts,
+    Cards,
+}
+
+#[derive(Clone, Debug)]
+struct Setting {
+    digests: Digests,
+    framing: Framing,
+    faults: WireFaults,
+    seed: u64,
+    threads: usize,
+    /// The application of each client, and of the server.
+    applications: (Application, Application),
+    host: HostModel,
+}
+
+const BULK: (Application, Application) =
+    (Application::Send { bytes: 3_000_000 }, Application::Receive);
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            digests: Digests::Nowhere,
+            framing: Framing::Length,
+            faults: WireFaults::default(),
+            seed: 1,
+            threads: 1,
+            applications: BULK,
+            host: HostModel::default(),
+        }
+    }
+}
+
+struct System {
+    kernel: Kernel<Message>,
+    hosts: Vec<ComponentId>,
+    cards: Vec<ComponentId>,
+    switch: ComponentId,
+}
+
+fn operator() -> Arc<dyn Operator> {
+    let prepared = Sample::new(None).prepare(&OpSpec::from(spec::Crc32c));
+    prepared.expect("the sample computes CRC-32C")
+}
+
+fn address(host: usize) -> Address {
+    Address {
+        mac: [2, 0, 0, 0, 0, host as u8 + 1],
+        ip: Ipv4Addr::new(10, 0, 0, host as u8 + 1),
+        port: 5001,
+    }
+}
+
+fn protection(setting: &Setting, place: Digests) -> Option<Protection> {
+    (setting.digests == place)
+        .then(|| Protection::new(operator(), setting.framing).expect("digests of four bytes"))
+}
+
+/// Host 0 is the server; the wires from the switch have the faults.
+fn system(setting: &Setting) -> System {
+    let mut plan = Plan::new();
+    let wire = |faults, number| {
+        let model = WireModel {
+            faults,
+            ..WireModel::default()
+        };
+        Wire::new(model, setting.seed * 100 + number)
+    };
+    let (mut hosts, mut cards) = (Vec::new(), Vec::new());
+    for number in 0..3 {
+        let opening = Opening {
+            at_ps: number as u64 * MICROSECOND_PS,
+            port: 40_000,
+            to: address(0),
+            application: setting.applications.0,
+            config: Config::default(),
+        };
+        let listening = Listening {
+            port: 5001,
+            application: setting.applications.1,
+            config: Config::default(),
+        };
+        let host = Host::new(
+            setting.host,
+            address(number),
+            if number == 0 { vec![] } else { vec![opening] },
+            if number == 0 { vec![listening] } else { vec![] },
+            protection(setting, Digests::Hosts),
+        );
+        let stage = StageModel {
+            name: "digest".to_owned(),
+            lanes: 2,
+            waiting_max: 64,
+            job_ps: 500_000,
+            byte_ps: 200,
+            latency_ps: 100_000,
+        };
+        let wire = Wire::new(
+            WireModel {
+                queue_bytes: u64::MAX,
+                ..WireModel::default()
+            },
+            number as u64,
+        );
+        let protection = protection(setting, Digests::Cards);
+        let stages = Vec::from_iter(protection.is_some().then_some(stage));
+        let card = Card::new(CardModel::default(), wire, stages, protection);
+        hosts.push(plan.add(&format!("host {number}"), 2, host));
+        cards.push(plan.add(&format!("card {number}"), 1, card));
+    }
+    let wires = (0..3).map(|port| wire(setting.faults, port)).collect();
+    let switch = plan.add("switch", 1, Switch::new(SwitchModel::default(), wires));
+    for number in 0..3 {
+        plan.join((hosts[number], 0), (cards[number], card::HOST), 300_000)
+            .expect("free ports");
+        plan.join((cards[number], card::WIRE), (switch, number), MICROSECOND_PS)
+            .expect("free ports");
+    }
+    System {
+        kernel: plan.build(setting.threads),
+        hosts,
+        cards,
+        switch,
+    }
+}
+
+impl System {
+    fn host(&self, number: usize) -> &Host {
+        let host = self.kernel.component(self.hosts[number]);
+        host.expect("a host")
+    }
+
+    fn card(&self, number: usize) -> &Card {
+        let card = self.kernel.component(self.cards[number]);
+        card.expect("a card")
+    }
+
+    /// Runs until the clients have finished, and then until nothing is under way.
+    fn finish(&mut self) {
+        for _ in 0..200 {
+            let end_ps = self.kernel.now_ps() + 10 * MILLISECOND_PS;
+            self.kernel.run_until(end_ps).expect("nothing fails");
+            if (0..3).all(|number| self.host(number).has_finished()) {
+                let end_ps = self.kernel.now_ps() + SECOND_PS;
+                self.kernel.run_until(end_ps).expect("nothing fails");
+                return;
+            }
+        }
+        panic!("the transfers have not finished in {} ps", self.kernel.now_ps());
+    }
+
+    /// Everything that is counted, as text.
+    fn record(&self) -> String {
+        let hosts = (0..3).map(|number| {
+            let host = self.host(number);
+            let flows: Vec<_> = host.flows().iter().map(|it| (it.opened_ps, it.finished_ps, it.endpoint.delivered_bytes(), *it.endpoint.sender().statistics())).collect();
+            format!("{:?} {:?} {:?} {flows:?}\n", host.usage(), host.ways(), host.protection())
+        });
+        let cards = (0..3).map(|number| {
+            let card = self.card(number);
+            let stages: Vec<_> = card.stages().collect();
+            format!("{:?} {:?} {:?} {stages:?} {:?}\n", card.usage(), card.wire_usage(), card.dma(), card.protection())
+        });
+        let switch: &Switch = self.kernel.component(self.switch).expect("a switch");
+        let wires: Vec<_> = (0..3).map(|port| switch.wire_usage(port)).collect();
+        let switch = format!("{:?} {wires:?}", switch.usage());
+        hosts.chain(cards).chain([switch]).collect()
+    }
+
+    /// Each frame is somewhere: sent and received by cards, wires, switch and hosts agree.
+    fn check_conservation(&self) {
+        let switch: &Switch = self.kernel.component(self.switch).expect("a switch");
+        let mut into_switch = 0;
+        for number in 0..3 {
+            let (host, card) = (self.host(number).usage(), self.card(number).usage());
+            assert_eq!(host.sent, card.from_host);
+            let sent = self.card(number).wire_usage();
+            assert_eq!((sent.offered, sent.dropped), (card.from_host, 0));
+            into_switch += sent.sent - sent.lost + sent.duplicated;
+            let out = switch.wire_usage(number).expect("a port");
+            assert_eq!(out.offered, out.sent + out.dropped);
+            assert_eq!(card.received, out.sent - out.lost + out.duplicated);
+            let fates = card.to_host + card.no_descriptor + card.stage_full + card.refused;
+            assert_eq!(card.received, fates);
+            assert_eq!(host.received, card.to_host);
+            let fates = host.accepted + host.foreign + host.unwanted + host.sum_wrong + host.refused;
+            assert_eq!(host.received, fates);
+        }
+        let usage = switch.usage();
+        assert_eq!(usage.frames, into_switch);
+        let offered: u64 = (0..3).filter_map(|port| switch.wire_usage(port)).map(|it| it.offered).sum();
+        // A flooded frame is offered to two ports.
+        assert_eq!(offered, usage.frames + usage.flooded - usage.turned_back - usage.buffer_full);
+    }
+}
+
+#[test]
+fn transfers_arrive_whole() {
+    for digests in [Digests::Nowhere, Digests::Hosts, Digests::Cards] {
+        for framing in [Framing::Length, Framing::Mark] {
+            let mut system = system(&Setting {
+                digests,
+                framing,
+                ..Setting::default()
+            });
+            system.finish();
+            system.check_conservation();
+            let server = system.host(0);
+            assert_eq!(server.flows().len(), 2);
+            for flow in server.flows() {
+                assert_eq!(flow.endpoint.delivered_bytes(), 3_000_000);
+                assert!(flow.finished_ps.is_some());
+            }
+            assert_eq!(server.usage().payload_wrong, 0);
+            assert_eq!(server.usage().unwanted, 0);
+            let legs: u64 = server.ways().legs_ps.iter().sum();
+            assert!(legs / server.ways().frames < server.ways().longest_ps);
+            let protection = match digests {
+                Digests::Nowhere => continue,
+                Digests::Hosts => server.protection(),
+                Digests::Cards => system.card(0).protection(),
+            };
+            let protection = protection.expect("there is a protection");
+            assert!(protection.right >= 2 * 3_000_000 / 1460, "{protection:?}");
+            assert_eq!((protection.wrong, protection.bare), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn the_same_on_one_thread_and_on_several() {
+    for digests in [Digests::Hosts, Digests::Cards] {
+        let faults = WireFaults {
+            loss: 0.002,
+            flip: 0.001,
+            duplicate: 0.001,
+        };
+        let records = [1, 2, 3, 4].map(|threads| {
+            let mut system = system(&Setting {
+                digests,
+                faults,
+                threads,
+                ..Setting::default()
+            });
+            assert_eq!(system.kernel.threads(), threads);
+            system.finish();
+            system.check_conservation();
+            system.record()
+        });
+        for other in &records[1..] {
+            assert_eq!(*other, records[0]);
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_are_all_found_with_digests_and_none_without() {
+    let faults = WireFaults {
+        flip: 0.01,
+        ..WireFaults::default()
+    };
+    let host = HostModel {
+        checksums: false,
+        ..HostModel::default()
+    };
+    for seed in 0..4 {
+        let run = |digests| {
+            let mut system = system(&Setting {
+                digests,
+                faults,
+                host,
+                seed,
+                ..Setting::default()
+            });
+            system.finish();
+            system.check_conservation();
+            system
+        };
+        for digests in [Digests::Hosts, Digests::Cards] {
+            let system = run(digests);
+            for number in 0..3 {
+                let switch: &Switch = system.kernel.component(system.switch).expect("a switch");
+                let flipped = switch.wire_usage(number).expect("a port").flipped;
+                let (host, card) = (system.host(number).usage(), system.card(number).usage());
+                assert_eq!(host.payload_wrong, 0);
+                let found = card.refused + host.refused;
+                match digests {
+                    Digests::Cards => assert_eq!(found, flipped),
+                    // A host does not look at frames with another address, flipped or flooded.
+                    _ => assert!((found..=found + host.foreign).contains(&flipped)),
+                }
+                assert!(number == 0 || flipped > 0);
+            }
+        }
+        let bare = run(Digests::Nowhere);
+        let server = bare.host(0).usage();
+        assert_eq!((server.refused, server.sum_wrong), (0, 0));
+        assert!(server.payload_wrong > 10, "{server:?}");
+    }
+}
+
+#[test]
+fn checksums_find_single_flips_of_packets() {
+    let faults = WireFaults {
+        flip: 0.01,
+        ..WireFaults::default()
+    };
+    let mut system = system(&Setting {
+        faults,
+        ..Setting::default()
+    });
+    system.finish();
+    let server = system.host(0).usage();
+    assert_eq!(server.payload_wrong, 0);
+    assert!(server.sum_wrong > 10);
+}
+
+#[test]
+fn requests_are_answered() {
+    let (request_bytes, answer_bytes) = (64, 1000);
+    let applications = (
+        Application::Ask {
+            requests: 500,
+            request_bytes,
+            answer_bytes,
+        },
+        Application::Answer {
+            request_bytes,
+            answer_bytes,
+        },
+    );
+    let faults = WireFaults {
+        loss: 0.005,
+        ..WireFaults::default()
+    };
+    for faults in [WireFaults::default(), faults] {
+        let mut system = system(&Setting {
+            applications,
+            faults,
+            ..Setting::default()
+        });
+        system.finish();
+        system.check_conservation();
+        for client in 1..3 {
+            let flow = &system.host(client).flows()[0];
+            assert_eq!(flow.answers, 500);
+            assert_eq!(flow.endpoint.delivered_bytes(), 500 * answer_bytes);
+        }
+        let answered: u64 = system.host(0).flows().iter().map(|it| it.answers).sum();
+        assert_eq!(answered, 1000);
+    }
+}
