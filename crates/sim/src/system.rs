@@ -3,7 +3,9 @@
 //! What a part computes is real: frames have headers and payloads, a digest is computed by an operator behind the seam, a flipped bit is found. Only when
 //! things happen is modelled.
 
+pub mod assembly;
 pub mod card;
+pub mod description;
 pub mod frame;
 pub mod headers;
 pub mod host;
@@ -13,7 +15,9 @@ pub mod server;
 pub mod switch;
 pub mod wire;
 
+pub use assembly::{Prepare, System};
 pub use card::{Card, CardModel, CardUsage, StageModel};
+pub use description::{Description, DescriptionError};
 pub use frame::{Frame, Journey, Leg, Stream};
 pub use headers::Address;
 pub use host::{Application, Flow, Host, HostModel, HostUsage, Listening, Opening, Ways};
