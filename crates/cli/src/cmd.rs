@@ -23,6 +23,7 @@ pub mod report;
 pub mod run;
 pub mod schema;
 pub mod serve;
+pub mod sim;
 pub mod storage;
 mod sweep;
 pub mod tcp;

@@ -178,6 +178,8 @@ enum Verb {
     Tcp(cmd::tcp::Args),
     /// Packets: programs on ports, traffic, trials, headroom
     Net(cmd::net::Args),
+    /// Simulate a system of hosts, cards and a network
+    Sim(cmd::sim::Args),
     /// Read results of fio, iperf3, sysbench, stress-ng, perftest, doca_bench and Criterion into records
     Import(cmd::import::Args),
     /// Compare two files of records, test by test
@@ -286,6 +288,7 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Serve(args) => cmd::serve::run(args, globals),
         Verb::Net(args) => cmd::net::run(args, globals),
         Verb::Tcp(args) => cmd::tcp::run(args, globals),
+        Verb::Sim(args) => cmd::sim::run(args, globals),
         Verb::Import(args) => cmd::import::run(args, globals),
         Verb::Compare(args) => cmd::compare::run(args, globals),
         Verb::Ab(args) => cmd::ab::run(args, globals),

@@ -248,6 +248,11 @@ impl Host {
         self.ways
     }
 
+    /// The number of its cores.
+    pub fn cores(&self) -> usize {
+        self.cores.len()
+    }
+
     /// Its connections, in the order in which they were opened.
     pub fn flows(&self) -> &[Flow] {
         &self.flows
