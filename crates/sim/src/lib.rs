@@ -13,6 +13,7 @@ pub mod families;
 pub mod faulty;
 pub mod link;
 pub mod modelled;
+pub mod simbricks;
 pub mod simulation;
 
 pub use families::{Faultiness, Models, OpenInner};
