@@ -20,13 +20,13 @@
 //! the peer, and the next access then ends this process with SIGBUS. [`connect`] adds the seal where the file takes one;
 //! [`Endpoint::is_sealed`] says if it did. An unsealed file's size is checked whenever the peer is.
 //!
-//! The protocol has no version that negotiates more than this. Known peers differ in two ways that matter here:
+//! Two habits of known peers matter here:
 //!
 //! * Some end with an error when they receive TERMINATE. So dropping an endpoint sends none; [`Endpoint::terminate`] does.
 //! * Some copy frames without a look at a slot's length. Offer them entries that hold the longest frame that the whole system sends:
 //!   digests behind full frames need [`RingShape::LONG_FRAMES`].
 //!
-//! Known limits: a peer that stays alive and silent is indistinguishable from a slow one, so a loop that must end has a deadline of its own.
+//! A peer that stays alive and silent cannot be told from a slow one. A loop that must end has a deadline of its own.
 
 mod endpoint;
 mod error;
