@@ -132,7 +132,7 @@ fn run_system(args: &RunArgs, globals: &Globals) -> Result<(), Failure> {
         record.sample(name, values);
     }
     if let Some(out) = &args.out {
-        let mut store = output::open_records(out, Durability::Synced)?;
+        let mut store = output::open_records(out, Durability::Machine)?;
         store.append(&record).map_err(|why| output::unwritable(&why))?;
     }
     match (globals.format(), first) {
