@@ -1,12 +1,12 @@
 /* ns-3: the throughput of one TCP transfer under planted loss. One sender, one receiver, 100 ms there and back, links that are never busy,
  * windows that never bind. One line a case: the law, b (segments an acknowledgement covers), the losses, p, segments with data a second
- * that entered the link, retransmissions among them, and how often the retransmission timer expired. The cases' output is
+ * that entered the link, retransmissions among them, and how often the retransmission timer expired. Its output is
  * crates/sim/tests/data/ns3_loss.txt, which the test `throughput` of dpb-sim reads.
  *
  * Packages (Debian 12): g++ libns3-dev
  * Build: g++ -O2 -std=c++17 loss_tcp.cc -o loss_tcp \
  *            -lns3-applications -lns3-internet -lns3-traffic-control -lns3-point-to-point -lns3-network -lns3-core
- * Run:   ./loss_tcp
+ * Run:   ./loss_tcp            (some twenty minutes; a law's name behind it: only that one)
  */
 #include <algorithm>
 #include <cstdio>
@@ -166,11 +166,16 @@ void Run(const Case& given, uint32_t seed)
 
 } // namespace
 
-int main()
+int main(int argc, char** argv)
 {
+    const std::string only = argc > 1 ? argv[1] : "";
     std::printf("# law b losses p-or-period seed segments-a-second timeouts; ns-3 3.37\n");
     for (const char* algorithm : {"TcpNewReno", "HalfOfFlight"})
     {
+        if (!only.empty() && only != algorithm)
+        {
+            continue;
+        }
         for (uint32_t b : {1, 2})
         {
             for (uint64_t period : {1000, 333, 100, 33})

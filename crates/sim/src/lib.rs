@@ -6,6 +6,8 @@
 //!   [`Simulation`], several in one, alone or behind a [`Link`].
 //! * [`Faulty`]: the backend inside, but some jobs end in an error, have a wrong bit, come late or out of order, as [`Faults`] says.
 //!
+//! [`tcp`] has the two ends of a TCP connection, for simulations of networks.
+//!
 //! Results are always real; only time and faults are made up. Both are deterministic: the same calls in the same order
 //! give the same times and faults (over a synchronous backend; a pool inside adds its own order).
 

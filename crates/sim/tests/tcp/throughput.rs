@@ -186,7 +186,7 @@ fn cubic_has_the_window_of_rfc_9438() {
             algorithm: Algorithm::Cubic,
             ..config(1)
         };
-        let measured = rate(cubic, 3000, periodic(period));
+        let measured = rate(cubic, 600, periodic(period));
         let p = 1.0 / period as f64;
         // Where Reno's window is larger, CUBIC has Reno's throughput (section 4.3).
         // Equation 6 with beta 0.7: (C (3 + beta) / (4 (1 - beta)))^(1/4) RTT^(3/4) / p^(3/4).
