@@ -38,7 +38,7 @@
 //! |---|---|
 //! | states of a connection, windows, silly windows | RFC 9293 |
 //! | retransmission timer | RFC 6298; timestamps: RFC 7323 |
-//! | slow start, congestion avoidance, fast retransmit | RFC 5681; byte counting: RFC 3465; first window: RFC 6928; limited transmit: RFC 3042 |
+//! | slow start, congestion avoidance, fast retransmit | RFC 5681; byte growth: RFC 3465; first window: RFC 6928; limited transmit: RFC 3042 |
 //! | loss recovery | RFC 6675 with selective acknowledgements (RFC 2018), else RFC 6582 |
 //! | CUBIC; HyStart++ | RFC 9438; RFC 9406 |
 //!
@@ -57,7 +57,7 @@ mod segment;
 mod sender;
 mod statistics;
 
-pub use config::{Algorithm, Config, Counting, MICROSECOND_PS, MILLISECOND_PS, Reading, SECOND_PS};
+pub use config::{Algorithm, Config, Growth, MICROSECOND_PS, MILLISECOND_PS, Reading, SECOND_PS};
 pub use endpoint::Endpoint;
 pub use receiver::Receiver;
 pub use segment::{

@@ -20,7 +20,7 @@ pub enum Algorithm {
 
 /// The amount by which an acknowledgement moves NewReno's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counting {
+pub enum Growth {
     /// Each acknowledgement counts alike, whatever it covers (RFC 5681, equation 3): a receiver that delays acknowledgements slows growth.
     Acknowledgements,
     /// The bytes that are acknowledged count (RFC 3465), as in Linux.
@@ -49,7 +49,7 @@ pub struct Config {
     /// The law of the congestion window.
     pub algorithm: Algorithm,
     /// The amount by which an acknowledgement moves NewReno's window.
-    pub counting: Counting,
+    pub growth: Growth,
     /// True if selective acknowledgements are offered (RFC 2018). Without them, loss is repaired by RFC 6582.
     pub sack: bool,
     /// True if timestamps are offered (RFC 7323).
@@ -89,7 +89,7 @@ impl Default for Config {
         Self {
             mss: 1460,
             algorithm: Algorithm::Cubic,
-            counting: Counting::Bytes,
+            growth: Growth::Bytes,
             sack: true,
             timestamps: true,
             timestamp_tick_ps: MICROSECOND_PS,

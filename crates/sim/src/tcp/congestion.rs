@@ -6,7 +6,7 @@
 mod cubic;
 mod hystart;
 
-use crate::tcp::config::{Algorithm, Config, Counting};
+use crate::tcp::config::{Algorithm, Config, Growth};
 use cubic::Cubic;
 use hystart::{Hystart, Phase};
 
@@ -49,8 +49,8 @@ enum Law {
 
 #[derive(Clone, Debug)]
 struct NewReno {
-    counting: Counting,
-    /// Bytes acknowledged since the window last grew; with [`Counting::Acknowledgements`], the share of a byte that rounding left, in
+    growth: Growth,
+    /// Bytes acknowledged since the window last grew; with [`Growth::Acknowledgements`], the share of a byte that rounding left, in
     /// bytes times the window.
     counted: u64,
 }
@@ -60,7 +60,7 @@ impl Congestion {
     pub(super) fn new(config: &Config, mss: u64) -> Self {
         let law = match config.algorithm {
             Algorithm::NewReno => Law::NewReno(NewReno {
-                counting: config.counting,
+                growth: config.growth,
                 counted: 0,
             }),
             Algorithm::Cubic => Law::Cubic(Cubic::new()),
@@ -182,8 +182,8 @@ impl Congestion {
 
 impl NewReno {
     fn grown(&mut self, window: u64, bytes: u64, mss: u64) -> u64 {
-        match self.counting {
-            Counting::Bytes => {
+        match self.growth {
+            Growth::Bytes => {
                 // Much at once, as after a repair, still counts as one window.
                 self.counted += bytes.min(window);
                 if self.counted < window {
@@ -192,7 +192,7 @@ impl NewReno {
                 self.counted -= window;
                 window + mss
             }
-            Counting::Acknowledgements => {
+            Growth::Acknowledgements => {
                 let growth = mss * mss + self.counted;
                 self.counted = growth % window;
                 window + growth / window

@@ -4,3 +4,8 @@ mod delivery;
 mod growth;
 mod network;
 mod throughput;
+
+use dpb_core::conformance::Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;

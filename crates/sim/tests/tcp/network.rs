@@ -21,14 +21,17 @@ pub(crate) enum Fate {
     Late(u64),
 }
 
+/// Decides on a segment by the time at which it enters a link.
+type Decision = Box<dyn FnMut(u64, &Segment) -> Fate>;
+
 /// A link in one direction: bytes leave one after another, and arrive after a delay.
 pub(crate) struct Link {
     pub(crate) byte_ps: u64,
     pub(crate) delay_ps: u64,
     /// The longest that a segment waits before it leaves; one that would wait longer is lost.
     pub(crate) wait_ps_max: u64,
-    /// Decides on each segment that enters, by the time and the segment.
-    pub(crate) fate: Box<dyn FnMut(u64, &Segment) -> Fate>,
+    /// Decides on each segment that enters.
+    pub(crate) fate: Decision,
     free_at: u64,
     pub(crate) lost: u64,
 }
@@ -192,7 +195,7 @@ impl Network {
     fn note(&mut self, end: usize, segment: &Segment) {
         self.arrivals += 1;
         let echo = segment.timestamps().unwrap_or_default();
-        let mut words = vec![
+        let words = [
             self.now,
             end as u64,
             segment.sequence,
@@ -202,8 +205,8 @@ impl Network {
             u64::from(echo.value),
             u64::from(echo.echo),
         ];
-        words.extend(segment.sack_blocks().flat_map(|(start, end)| [start, end]));
-        for word in words {
+        let blocks = segment.sack_blocks().flat_map(|(start, end)| [start, end]);
+        for word in words.into_iter().chain(blocks) {
             // FNV-1a, by words.
             self.trace = (self.trace ^ word).wrapping_mul(0x0100_0000_01b3);
         }

@@ -2,12 +2,20 @@
 //!
 //! Each formula is held to on the losses that it was derived for:
 //!
-//! * Mathis, Semke, Mahdavi, Ott (CCR 1997): one segment of each 1/p is lost, the round trip is constant, recovery costs no time.
+//! * Mathis, Semke, Mahdavi, Ott (CCR 1997): one segment of each 1/p is lost, the round trip is constant, recovery costs no time, and the
+//!   window is any real number. The last two hold for large windows: the formula is met within 10 % from about twenty segments on.
+//!   Below, the same derivation without these two assumptions is met within 6 %.
 //! * Padhye, Firoiu, Towsley, Kurose (ToN 2000, equation 32): a loss takes the rest of its round with it, rounds are independent.
+//!   Recovery and slow start after a timeout cost no time, and no retransmission is lost: it too is an upper bound at large p.
 //! * RFC 9438, section 5.2: CUBIC, one segment of each 1/p is lost.
+//!
+//! ns-3's TCP is another implementation of the same RFCs. `benches/peers/ns3/loss_tcp.cc` gave its figures, twice: with its own NewReno,
+//! whose threshold after a loss is half of what is in the network, without the segments that duplicates showed to have left; and with
+//! half of all that is outstanding, as RFC 5681, equation 4, has it. Its CUBIC is not compared: it is 17 % above both of RFC 9438's
+//! formulas at p = 0.001.
 
 use dpb_core::random::SplitMix64;
-use dpb_sim::tcp::{Algorithm, Config, Counting, Endpoint, MILLISECOND_PS, SECOND_PS, Segment};
+use dpb_sim::tcp::{Algorithm, Config, Endpoint, Growth, MILLISECOND_PS, SECOND_PS, Segment};
 
 use crate::network::{CLIENT, Fate, Link, Network};
 
@@ -49,7 +57,7 @@ struct Measured {
 fn config(b: u32) -> Config {
     Config {
         algorithm: Algorithm::NewReno,
-        counting: Counting::Acknowledgements,
+        growth: Growth::Acknowledgements,
         ack_every: b,
         quick_acks: 0,
         receive_buffer_bytes: 1 << 29,
@@ -116,43 +124,140 @@ fn padhye(p: f64, b: f64, timeout: f64) -> f64 {
     segments / seconds
 }
 
+/// Mathis' derivation for windows of whole segments, with two round trips of each cycle in which nothing grows: the one between a loss and
+/// its discovery, and the recovery. A cycle has bW/2 rounds that send 3W/4 - 1/2 on average, half a window that follows the loss before it
+/// is found, and the recovery's half a window.
+fn mathis_with_recovery(p: f64, b: f64) -> f64 {
+    // b W/2 (3 W/4 - 1/2) + W/2 + W/2 = 1/p, solved for the window W before a loss.
+    let (square, linear) = (3.0 * b / 8.0, 1.0 - b / 4.0);
+    let window = ((linear * linear + 4.0 * square / p).sqrt() - linear) / (2.0 * square);
+    1.0 / p / (b * window / 2.0 + 2.0) / ROUND_TRIP_SECONDS
+}
+
+fn error(measured: &Measured, formula: f64) -> f64 {
+    let error = measured.sent / formula - 1.0;
+    println!("{measured:?}: {error:+.3} of {formula:.1}");
+    error
+}
+
 #[test]
 fn newreno_has_mathis_throughput_under_periodic_loss() {
     for b in [1, 2] {
         for period in [1000, 333, 100, 33] {
+            let p = 1.0 / period as f64;
             let measured = rate(config(b), 2000, periodic(period));
-            let formula = mathis(1.0 / period as f64, f64::from(b));
-            let error = measured.sent / formula - 1.0;
-            println!("b {b} p 1/{period}: {measured:?} formula {formula:.1} error {error:+.3}");
+            assert_eq!(measured.timeouts, 0, "single losses are repaired fast");
+            let lost = measured.sent * 2000.0 * p;
+            assert!(
+                (measured.fast_recoveries as f64 - lost).abs() < 2.0,
+                "one each"
+            );
+            let as_published = error(&measured, mathis(p, f64::from(b)));
+            let large = period >= 333;
+            assert!(as_published < 0.0 && as_published > if large { -0.10 } else { -0.30 });
+            assert!(error(&measured, mathis_with_recovery(p, f64::from(b))).abs() < 0.06);
         }
     }
 }
 
 #[test]
 fn newreno_has_padhyes_throughput_where_a_round_is_lost() {
-    for b in [1, 2] {
-        for p in [0.001, 0.003, 0.01, 0.03] {
-            let measured = rate(config(b), 20_000, rounds(p, 7));
-            let formula = padhye(p, f64::from(b), 0.2);
-            let error = measured.sent / formula - 1.0;
-            println!("b {b} p {p}: {measured:?} formula {formula:.1} error {error:+.3}");
-        }
+    for (b, p, bound) in [
+        (1, 0.001, 0.10),
+        (1, 0.003, 0.10),
+        (1, 0.01, 0.25),
+        (1, 0.03, 0.25),
+        (2, 0.001, 0.10),
+        (2, 0.003, 0.10),
+        (2, 0.01, 0.10),
+        (2, 0.03, 0.25),
+    ] {
+        let measured = rate(config(b), 20_000, rounds(p, 7));
+        // The timer has its minimum, as round trips hardly vary.
+        let error = error(&measured, padhye(p, f64::from(b), 0.2));
+        assert!(error.abs() < bound, "b {b} p {p}: {error}");
     }
 }
 
 #[test]
 fn cubic_has_the_window_of_rfc_9438() {
-    for period in [10_000, 33_333, 100_000] {
+    for period in [333, 1000, 10_000, 33_333, 100_000] {
         let cubic = Config {
             algorithm: Algorithm::Cubic,
             ..config(1)
         };
-        let measured = rate(cubic, 3000, periodic(period));
+        let measured = rate(cubic, 600, periodic(period));
         let p = 1.0 / period as f64;
+        // Where Reno's window is larger, CUBIC has Reno's throughput (section 4.3).
         // Equation 6 with beta 0.7: (C (3 + beta) / (4 (1 - beta)))^(1/4) RTT^(3/4) / p^(3/4).
         let window = (0.4 * 3.7 / 1.2f64).powf(0.25) * (ROUND_TRIP_SECONDS / p).powf(0.75);
-        let formula = window / ROUND_TRIP_SECONDS;
-        let error = measured.sent / formula - 1.0;
-        println!("p 1/{period}: {measured:?} formula {formula:.1} error {error:+.3}");
+        let formula = (window / ROUND_TRIP_SECONDS).max(mathis(p, 1.0));
+        let error = error(&measured, formula);
+        assert!(error.abs() < 0.10, "p 1/{period}: {error}");
     }
+}
+
+/// One line of ns-3's figures.
+struct Peer {
+    law: &'static str,
+    b: u32,
+    losses: &'static str,
+    /// p, or with periodic losses 1/p.
+    amount: f64,
+    sent: f64,
+}
+
+fn peers() -> Vec<Peer> {
+    let mut peers = Vec::new();
+    for line in include_str!("../data/ns3_loss.txt").lines() {
+        if line.starts_with('#') {
+            continue;
+        }
+        let fields: Vec<&str> = line.split(' ').collect();
+        peers.push(Peer {
+            law: fields[0],
+            b: fields[1].parse().unwrap(),
+            losses: fields[2],
+            amount: fields[3].parse().unwrap(),
+            sent: fields[5].parse().unwrap(),
+        });
+    }
+    peers
+}
+
+/// Each segment with data is lost with a probability of `p`.
+fn random(p: f64, seed: u64) -> impl FnMut(u64, &Segment) -> Fate {
+    let mut random = SplitMix64::new(seed);
+    move |_, segment| {
+        if segment.payload_len > 0 && random.unit() < p {
+            Fate::Lost
+        } else {
+            Fate::Delivered
+        }
+    }
+}
+
+#[test]
+fn has_ns3s_throughput() {
+    let peers = peers();
+    let mut compared = 0;
+    for run in peers
+        .chunk_by(|a, b| (a.law, a.b, a.losses) == (b.law, b.b, b.losses) && a.amount == b.amount)
+    {
+        let sent = run.iter().map(|peer| peer.sent).sum::<f64>() / run.len() as f64;
+        compare(&run[0], sent);
+        compared += 1;
+    }
+    assert_eq!(compared, 32);
+}
+
+fn compare(peer: &Peer, sent: f64) {
+    let config = config(peer.b);
+    let measured = if peer.losses == "periodic" {
+        rate(config, 4000, periodic(peer.amount as u64))
+    } else {
+        rate(config, 12_000, random(peer.amount, 11))
+    };
+    println!("{} b {} {} {}", peer.law, peer.b, peer.losses, peer.amount);
+    error(&measured, sent);
 }

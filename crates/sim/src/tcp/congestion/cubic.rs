@@ -158,4 +158,15 @@ mod tests {
         assert_eq!(cube_root(0.0), 0.0);
         assert_eq!(cube_root(27.0), 3.0);
     }
+
+    #[test]
+    fn a_second_loss_below_the_maximum_lowers_the_plateau() {
+        // Section 4.7, fast convergence: W_max is cwnd (1 + beta) / 2.
+        let mut cubic = Cubic::new();
+        for (window, plateau) in [(1000, 1000.0), (800, 680.0), (560, 476.0), (900, 900.0)] {
+            let threshold = cubic.reduced(window * 1448, window * 1448, 1448);
+            assert_eq!(threshold, window * 1448 * 7 / 10);
+            assert!((cubic.maximum - plateau).abs() < 1e-9, "{}", cubic.maximum);
+        }
+    }
 }
