@@ -16,6 +16,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
+mod abi;
 mod convert;
 mod find;
 mod generated;
