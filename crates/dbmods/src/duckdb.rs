@@ -20,6 +20,7 @@ mod abi;
 mod convert;
 mod find;
 mod generated;
+pub(crate) mod kept;
 mod raw;
 mod segment_source;
 mod source;
