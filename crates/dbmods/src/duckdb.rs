@@ -21,6 +21,7 @@ mod convert;
 mod find;
 mod generated;
 pub(crate) mod kept;
+mod layout;
 mod raw;
 mod segment_source;
 mod source;
