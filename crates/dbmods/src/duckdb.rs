@@ -16,12 +16,16 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
+mod abi;
 mod convert;
 mod find;
 mod generated;
+pub(crate) mod kept;
+mod layout;
 mod raw;
 mod segment_source;
 mod source;
+pub mod spill;
 mod sys;
 #[cfg(test)]
 pub(crate) mod tests;

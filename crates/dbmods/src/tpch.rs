@@ -10,7 +10,7 @@ mod store;
 pub use error::DataError;
 pub use generate::sample;
 pub use rows::{GENERATOR, SCALE_FACTORS, row_count};
-pub(crate) use schema::column_names;
+pub(crate) use schema::columns;
 pub use schema::{TABLES, schema};
 pub(crate) use store::bytes_needed;
 pub use store::{

@@ -1,52 +1,41 @@
 //! DuckDB's file with all eight tables of TPC-H, made once of our segments and kept.
 //!
 //! ```text
-//! DIR/dbms-duckdb-v2.0.0/sf1/tpch.duckdb     made by this version of DuckDB, because older ones cannot read newer files
+//! DIR/dbms-duckdb-v2.0.0/sf1/tpch.duckdb
 //!                           /manifest.json   what was made: rows, bytes, checksum, generator
-//! DIR/dbms-duckdb-v2.0.0/.sf1.partial/       being made; renamed when whole, wiped when found without its maker
-//! DIR/dbms-duckdb-v2.0.0/.sf1.lock           held by the maker, or by who removes them
 //! ```
 //!
 //! A file whose length or checksum is not what the manifest says is damaged, and made anew. Rows are in the generator's order, as in our
 //! segments, so that zone maps are as good for one as for the other.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::Duration;
 
 use crc_fast::{CrcAlgorithm, Digest};
 use dpb_core::Timer;
 use serde::{Deserialize, Serialize};
 
 use crate::Table;
-use crate::duckdb::{Config, Connection, Database, Error, Library};
+use crate::duckdb::kept::{self, Found, MANIFEST, Making, Place, Refused};
+use crate::duckdb::{Database, Error, Library};
 use crate::table::Cache;
-use crate::tpch::lock::Lock;
 use crate::tpch::{DataError, GENERATOR, TABLES, TableSet};
 
 /// Counted up when the file's layout or settings change, so that old ones are made anew.
 const FORMAT: u32 = 1;
-/// Memory for DuckDB while it makes the file.
-const MEMORY_BYTES: u64 = 2 << 30;
 /// Disk for the file at scale factor 1, and a fifth to spare.
 const DISK_BYTES_AT_SF1: f64 = 340e6;
 /// Disk for an empty file's blocks.
 const DISK_BYTES_LEAST: f64 = 4e6;
-/// DuckDB's storage format, as of the pushdown's copies; see [`crate::duckdb::tpch_baseline`].
-const STORAGE_VERSION: &str = "v1.0.0";
 const FILE: &str = "tpch.duckdb";
-const MANIFEST: &str = "manifest.json";
 /// Before the version, in the name of the folder of what it made.
 const PARENT_PREFIX: &str = "dbms-duckdb-";
-/// Between two reports of what was loaded.
-const TICK: Duration = Duration::from_millis(100);
 
 /// The database of a scale factor.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,28 +132,20 @@ struct Manifest {
     crc32c: u32,
 }
 
-/// The place of a scale factor's file and of what is beside it.
-struct Place {
-    parent: PathBuf,
-    home: PathBuf,
-    partial: PathBuf,
-    lock: PathBuf,
+impl From<Refused> for DatabaseError {
+    fn from(Refused { path, source }: Refused) -> Self {
+        Self::Io { path, source }
+    }
 }
 
-impl Place {
-    fn of(library: Library, dir: &Path, scale_factor: f64) -> Self {
-        let parent = dir.join(format!("{PARENT_PREFIX}{}", library.version()));
-        Self::in_parent(parent, scale_factor)
-    }
+/// The place of a scale factor's file.
+fn place(library: Library, dir: &Path, scale_factor: f64) -> Place {
+    Place::new(dir, PARENT_PREFIX, library, format!("sf{scale_factor}"))
+}
 
-    fn in_parent(parent: PathBuf, scale_factor: f64) -> Self {
-        Self {
-            home: parent.join(format!("sf{scale_factor}")),
-            partial: parent.join(format!(".sf{scale_factor}.partial")),
-            lock: parent.join(format!(".sf{scale_factor}.lock")),
-            parent,
-        }
-    }
+/// The scale factor of a file by its folder's name.
+fn scale_factor_of(name: &str) -> Option<f64> {
+    name.strip_prefix("sf")?.parse().ok()
 }
 
 /// Makes the database of `tables`, which are all eight of a scale factor, under `dir`, or finds it made by the same versions of
@@ -180,60 +161,21 @@ pub fn ensure(
     clock: &dyn Timer,
     progress: DatabaseProgress<'_>,
 ) -> Result<TpchDatabase, DatabaseError> {
-    let sf = tables.scale_factor;
-    let place = Place::of(library, dir, sf);
-    if let Ok(Some(found)) = look(&place, library, sf) {
-        return Ok(found);
-    }
-    fs::create_dir_all(&place.parent).map_err(|source| at(&place.parent, source))?;
-    let lock = Lock::take(&place.lock, clock, || progress(DatabaseStep::Waiting));
-    let lock = lock.map_err(|source| at(&place.lock, source))?;
-    let _lock = lock.ok_or(DatabaseError::Interrupted)?;
-    // Whoever held the lock before may have made it.
-    match look(&place, library, sf) {
-        Ok(Some(found)) => return Ok(found),
-        Ok(None) => {}
-        Err(damage) => {
-            if progress(DatabaseStep::Damaged { what: &damage }).is_break() {
-                return Err(DatabaseError::Interrupted);
-            }
-        }
-    }
-    for stale in [&place.partial, &place.home] {
-        remove_folder(stale)?;
-    }
-    check_space(&place.parent, sf)?;
-    fs::create_dir(&place.partial).map_err(|source| at(&place.partial, source))?;
-    let made = make(library, &place.partial, tables, threads, progress).and_then(|()| {
-        fs::rename(&place.partial, &place.home).map_err(|source| at(&place.home, source))?;
-        sync(&place.parent)?;
-        let unreadable = || {
-            at(
-                &place.home,
-                io::Error::other("was just made and cannot be read"),
-            )
-        };
-        look(&place, library, sf)
-            .ok()
-            .flatten()
-            .ok_or_else(unreadable)
-    });
-    match made {
-        Ok(made) => Ok(TpchDatabase {
-            is_new: true,
-            ..made
-        }),
-        Err(why) => {
-            remove_folder(&place.partial)?;
-            Err(why)
-        }
-    }
+    let mut making = FileOf {
+        library,
+        tables,
+        threads,
+        progress,
+    };
+    let place = place(library, dir, tables.scale_factor);
+    let (found, is_new) = place.ensure(&mut making, clock)?;
+    Ok(TpchDatabase { is_new, ..found })
 }
 
 /// Bytes of disk that [`ensure`] would take, about; 0 if the file is there, whether it is damaged or not.
 pub fn bytes_to_make(library: Library, dir: &Path, scale_factor: f64) -> u64 {
-    let place = Place::of(library, dir, scale_factor);
-    match Manifest::read(&place.home) {
+    let place = place(library, dir, scale_factor);
+    match kept::manifest::<Manifest>(&place.home()) {
         Some(_) => 0,
         None => bytes_needed(scale_factor),
     }
@@ -246,21 +188,7 @@ pub fn bytes_needed(scale_factor: f64) -> u64 {
 
 /// The paths under `dir` of files that are whole or half made, and of their locks, with the scale factor, ordered by it.
 pub fn paths(dir: &Path) -> Vec<(f64, PathBuf)> {
-    let mut paths = Vec::new();
-    for parent in parents(dir) {
-        for (path, name) in entries(&parent) {
-            let hidden = name.strip_prefix('.');
-            let half_made = hidden.and_then(|name| {
-                name.strip_suffix(".partial")
-                    .or_else(|| name.strip_suffix(".lock"))
-            });
-            let name = half_made.unwrap_or(&name);
-            let scale_factor = name.strip_prefix("sf").and_then(|sf| sf.parse().ok());
-            paths.extend(scale_factor.map(|scale_factor| (scale_factor, path)));
-        }
-    }
-    paths.sort_by(|a: &(f64, _), b| a.0.total_cmp(&b.0));
-    paths
+    kept::paths(dir, PARENT_PREFIX, scale_factor_of)
 }
 
 /// Removes the files of a scale factor that any version of DuckDB made, and what a killed process left of them.
@@ -268,76 +196,11 @@ pub fn paths(dir: &Path) -> Vec<(f64, PathBuf)> {
 /// # Errors
 /// If they cannot be removed.
 pub fn remove(dir: &Path, scale_factor: f64, clock: &dyn Timer) -> Result<(), DatabaseError> {
-    for parent in parents(dir) {
-        let place = Place::in_parent(parent, scale_factor);
-        let all = [&place.home, &place.partial, &place.lock];
-        if !all.iter().any(|path| path.exists()) {
-            continue;
-        }
-        let lock = Lock::take(&place.lock, clock, || ControlFlow::Continue(()));
-        let lock = lock.map_err(|source| at(&place.lock, source))?;
-        remove_folder(&place.home)?;
-        remove_folder(&place.partial)?;
-        if let Some(lock) = lock {
-            lock.remove().map_err(|source| at(&place.lock, source))?;
-        }
-        // Stays if it holds another scale factor.
-        let _ = fs::remove_dir(&place.parent);
+    let is_wanted = |name: &str| scale_factor_of(name) == Some(scale_factor);
+    for place in kept::places(dir, PARENT_PREFIX, is_wanted) {
+        place.remove(clock)?;
     }
     Ok(())
-}
-
-/// The folders of all versions of DuckDB.
-fn parents(dir: &Path) -> impl Iterator<Item = PathBuf> {
-    entries(dir).filter_map(|(path, name)| name.starts_with(PARENT_PREFIX).then_some(path))
-}
-
-/// The entries of a folder, with names; nothing if it cannot be read.
-fn entries(dir: &Path) -> impl Iterator<Item = (PathBuf, String)> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|entry| Some((entry.path(), entry.file_name().into_string().ok()?)))
-}
-
-impl Manifest {
-    fn read(home: &Path) -> Option<Self> {
-        let text = fs::read_to_string(home.join(MANIFEST)).ok()?;
-        serde_json::from_str(&text).ok()
-    }
-}
-
-/// The database, if it is there and of these versions; what is wrong with one that is damaged.
-fn look(
-    place: &Place,
-    library: Library,
-    scale_factor: f64,
-) -> Result<Option<TpchDatabase>, String> {
-    let Some(manifest) = Manifest::read(&place.home) else {
-        return Ok(None);
-    };
-    let is_ours = manifest.format == FORMAT
-        && manifest.generator == GENERATOR
-        && manifest.scale_factor == scale_factor
-        && manifest.duckdb_version == library.version();
-    if !is_ours {
-        return Ok(None);
-    }
-    let path = place.home.join(FILE);
-    let (bytes, crc32c) =
-        checksum(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    if (bytes, crc32c) != (manifest.bytes, manifest.crc32c) {
-        return Err(format!(
-            "{}: {bytes} bytes with the checksum {crc32c:08x}, but {MANIFEST} says {} bytes with {:08x}",
-            path.display(),
-            manifest.bytes,
-            manifest.crc32c
-        ));
-    }
-    Ok(Some(TpchDatabase {
-        path,
-        bytes,
-        rows: manifest.rows,
-        is_new: false,
-    }))
 }
 
 /// Bytes and CRC-32C of a file.
@@ -357,131 +220,120 @@ fn checksum(path: &Path) -> io::Result<(u64, u32)> {
     }
 }
 
-/// Makes the file and its manifest in `partial`.
-fn make(
+/// The file of a scale factor that is looked for and made.
+struct FileOf<'a> {
     library: Library,
-    partial: &Path,
-    tables: &TableSet,
+    tables: &'a TableSet,
     threads: usize,
-    progress: DatabaseProgress<'_>,
-) -> Result<(), DatabaseError> {
-    let path = partial.join(FILE);
-    let config = Config {
-        threads: Some(threads.max(1)),
-        memory_bytes_max: Some(MEMORY_BYTES),
-        temp_dir: Some(partial.join("spill")),
-        storage_version: Some(STORAGE_VERSION),
-        ..Config::default()
-    };
-    let database = Database::open(library, Some(&path), &config)?;
-    let mut connection = database.connect()?;
-    let mut rows = BTreeMap::new();
-    for table in TABLES {
-        let segment = Arc::new(tables.open(table)?);
-        let rows_all = segment.rows();
-        // Read once, so nothing is kept.
-        let segment = Table::of(segment).with_cache(Arc::new(Cache::new(0)));
-        let handed = Arc::new(AtomicU64::new(0));
-        let source = format!("dpb_{table}");
-        connection.register_segment(&source, segment, Arc::clone(&handed))?;
-        let sql = format!("CREATE TABLE {table} AS SELECT * FROM {source}()");
-        let held = execute(&mut connection, &sql, &mut || {
-            progress(DatabaseStep::Loading {
-                table,
-                rows: handed.load(Relaxed),
-                rows_all,
-            })
-        })?;
-        if held != rows_all {
-            return Err(DatabaseError::Rows {
-                table: table.to_owned(),
-                rows: rows_all,
-                held,
-            });
+    progress: DatabaseProgress<'a>,
+}
+
+impl Making for FileOf<'_> {
+    type Files = TpchDatabase;
+    type Error = DatabaseError;
+
+    fn look(&self, home: &Path) -> Result<Option<TpchDatabase>, String> {
+        let Some(manifest) = kept::manifest::<Manifest>(home) else {
+            return Ok(None);
+        };
+        let is_ours = manifest.format == FORMAT
+            && manifest.generator == GENERATOR
+            && manifest.scale_factor == self.tables.scale_factor
+            && manifest.duckdb_version == self.library.version();
+        if !is_ours {
+            return Ok(None);
         }
-        rows.insert(table.to_owned(), rows_all);
+        let path = home.join(FILE);
+        let (bytes, crc32c) =
+            checksum(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        if (bytes, crc32c) != (manifest.bytes, manifest.crc32c) {
+            return Err(format!(
+                "{}: {bytes} bytes with the checksum {crc32c:08x}, but {MANIFEST} says {} bytes with {:08x}",
+                path.display(),
+                manifest.bytes,
+                manifest.crc32c
+            ));
+        }
+        Ok(Some(TpchDatabase {
+            path,
+            bytes,
+            rows: manifest.rows,
+            is_new: false,
+        }))
     }
-    connection.execute("CHECKPOINT")?;
-    // Closing is what writes the last of DuckDB's file and removes its log.
-    drop((connection, database));
-    remove_folder(&partial.join("spill"))?;
-    sync(&path)?;
-    let (bytes, crc32c) = checksum(&path).map_err(|source| at(&path, source))?;
-    let manifest = Manifest {
-        format: FORMAT,
-        generator: GENERATOR.to_owned(),
-        scale_factor: tables.scale_factor,
-        duckdb_version: library.version().to_owned(),
-        rows,
-        bytes,
-        crc32c,
-    };
-    let manifest_path = partial.join(MANIFEST);
-    let text = serde_json::to_string_pretty(&manifest).expect("plain data");
-    fs::write(&manifest_path, text).map_err(|source| at(&manifest_path, source))?;
-    sync(&manifest_path)
-}
 
-/// Runs `sql` on another thread while `progress` is called, which may have it stopped; says how many rows it changed.
-fn execute(
-    connection: &mut Connection,
-    sql: &str,
-    progress: &mut dyn FnMut() -> ControlFlow<()>,
-) -> Result<u64, DatabaseError> {
-    let interrupt = connection.interrupt_handle();
-    let (finished, outcome) = sync_channel(1);
-    std::thread::scope(|scope| {
-        scope.spawn(move || finished.send(connection.execute(sql)));
-        let mut is_stopped = false;
-        loop {
-            if is_stopped || progress().is_break() {
-                is_stopped = true;
-                // Again each time: one that comes before the statement has begun is forgotten by DuckDB.
-                interrupt.interrupt();
-            }
-            match outcome.recv_timeout(TICK) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => unreachable!("it sends before it ends"),
-                Ok(_) if is_stopped => return Err(DatabaseError::Interrupted),
-                Ok(done) => return Ok(done?),
-            }
+    fn hear(&mut self, found: Found<'_>) -> Result<(), DatabaseError> {
+        let step = match found {
+            Found::Maker => DatabaseStep::Waiting,
+            Found::Damage(what) => DatabaseStep::Damaged { what },
+        };
+        match (self.progress)(step) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(DatabaseError::Interrupted),
         }
-    })
-}
+    }
 
-fn check_space(dir: &Path, scale_factor: f64) -> Result<(), DatabaseError> {
-    let disk = rustix::fs::statvfs(dir).map_err(|errno| at(dir, errno.into()))?;
-    let free_bytes = disk.f_bavail * disk.f_frsize;
-    let needed_bytes = bytes_needed(scale_factor);
-    match needed_bytes > free_bytes {
-        true => Err(DatabaseError::NoSpace {
-            scale_factor,
+    fn bytes_needed(&self) -> u64 {
+        bytes_needed(self.tables.scale_factor)
+    }
+
+    fn no_space(&self, dir: &Path, needed_bytes: u64, free_bytes: u64) -> DatabaseError {
+        DatabaseError::NoSpace {
+            scale_factor: self.tables.scale_factor,
             dir: dir.to_owned(),
             needed_bytes,
             free_bytes,
-        }),
-        false => Ok(()),
+        }
     }
-}
 
-/// Removes a folder and all in it, if it is there.
-fn remove_folder(path: &Path) -> Result<(), DatabaseError> {
-    match fs::remove_dir_all(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(at(path, source)),
-        _ => Ok(()),
-    }
-}
-
-fn sync(path: &Path) -> Result<(), DatabaseError> {
-    File::open(path)
-        .and_then(|file| file.sync_all())
-        .map_err(|source| at(path, source))
-}
-
-fn at(path: &Path, source: io::Error) -> DatabaseError {
-    DatabaseError::Io {
-        path: path.to_owned(),
-        source,
+    fn make(&mut self, partial: &Path) -> Result<(), DatabaseError> {
+        let path = partial.join(FILE);
+        let config = kept::making_config(partial, self.threads);
+        let database = Database::open(self.library, Some(&path), &config)?;
+        let mut connection = database.connect()?;
+        let mut rows = BTreeMap::new();
+        for table in TABLES {
+            let segment = Arc::new(self.tables.open(table)?);
+            let rows_all = segment.rows();
+            // Read once, so nothing is kept.
+            let segment = Table::of(segment).with_cache(Arc::new(Cache::new(0)));
+            let handed = Arc::new(AtomicU64::new(0));
+            let source = format!("dpb_{table}");
+            connection.register_segment(&source, segment, Arc::clone(&handed))?;
+            let sql = format!("CREATE TABLE {table} AS SELECT * FROM {source}()");
+            let held = kept::execute(&mut connection, &sql, &mut || {
+                (self.progress)(DatabaseStep::Loading {
+                    table,
+                    rows: handed.load(Relaxed),
+                    rows_all,
+                })
+            })?;
+            let held = held.ok_or(DatabaseError::Interrupted)?;
+            if held != rows_all {
+                return Err(DatabaseError::Rows {
+                    table: table.to_owned(),
+                    rows: rows_all,
+                    held,
+                });
+            }
+            rows.insert(table.to_owned(), rows_all);
+        }
+        connection.execute("CHECKPOINT")?;
+        // Closing is what writes the last of DuckDB's file and removes its log.
+        drop((connection, database));
+        kept::remove_spill(partial)?;
+        kept::sync(&path)?;
+        let (bytes, crc32c) = checksum(&path).map_err(|source| Refused::at(&path, source))?;
+        let manifest = Manifest {
+            format: FORMAT,
+            generator: GENERATOR.to_owned(),
+            scale_factor: self.tables.scale_factor,
+            duckdb_version: self.library.version().to_owned(),
+            rows,
+            bytes,
+            crc32c,
+        };
+        Ok(kept::write_manifest(partial, &manifest)?)
     }
 }
 

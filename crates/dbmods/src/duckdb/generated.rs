@@ -14,6 +14,7 @@ use tpchgen::generators::{
     Supplier, SupplierGenerator,
 };
 
+use super::layout::physical_columns;
 use super::raw::Physical;
 use super::source::{Feed, Page, Source};
 use crate::tpch;
@@ -27,16 +28,6 @@ const BLOCK_ROWS: usize = 2048;
 /// Blocks that a thread may be ahead: a part and a half, so that no thread waits for its turn for long.
 const BLOCKS_AHEAD: usize = 32;
 
-const MONEY: Physical = Physical::Decimal {
-    precision: 15,
-    scale: 2,
-    bytes: 8,
-};
-const KEY: Physical = Physical::I64;
-const INTEGER: Physical = Physical::I32;
-const DATE: Physical = Physical::Date;
-const TEXT: Physical = Physical::Text;
-
 /// The rows of `table` at this scale factor, made by so many threads; `None` if TPC-H has no such table. `generated` counts the rows
 /// that were handed over.
 pub(super) fn table(
@@ -46,39 +37,38 @@ pub(super) fn table(
     generated: Arc<AtomicU64>,
 ) -> Option<Box<dyn Source>> {
     let parts = tpch::rows_expected(table, scale_factor).div_ceil(ROWS_PER_PART);
-    let size = Size {
+    let extent = Extent {
+        columns: physical_columns(table)?,
         scale_factor,
         threads: threads.max(1),
         parts: parts.max(1) as usize,
         generated,
     };
     Some(match table {
-        "region" => Generated::<Region<'static>>::boxed(size),
-        "nation" => Generated::<Nation<'static>>::boxed(size),
-        "supplier" => Generated::<Supplier>::boxed(size),
-        "customer" => Generated::<Customer<'static>>::boxed(size),
-        "part" => Generated::<Part<'static>>::boxed(size),
-        "partsupp" => Generated::<PartSupp<'static>>::boxed(size),
-        "orders" => Generated::<Order<'static>>::boxed(size),
-        "lineitem" => Generated::<LineItem<'static>>::boxed(size),
+        "region" => Generated::<Region<'static>>::boxed(extent),
+        "nation" => Generated::<Nation<'static>>::boxed(extent),
+        "supplier" => Generated::<Supplier>::boxed(extent),
+        "customer" => Generated::<Customer<'static>>::boxed(extent),
+        "part" => Generated::<Part<'static>>::boxed(extent),
+        "partsupp" => Generated::<PartSupp<'static>>::boxed(extent),
+        "orders" => Generated::<Order<'static>>::boxed(extent),
+        "lineitem" => Generated::<LineItem<'static>>::boxed(extent),
         _ => return None,
     })
 }
 
 /// A row of a table.
 trait Row: Send + Sized + 'static {
-    /// The names and types of the columns.
-    const COLUMNS: &'static [(&'static str, Physical)];
-
     /// The rows of a part, from 1, of so many.
     fn generate(scale_factor: f64, part: i32, parts: i32) -> impl Iterator<Item = Self>;
 
-    /// Writes rows column by column, in the order of [`Row::COLUMNS`].
+    /// Writes rows column by column, in the order of the table's schema.
     fn write(to: &mut Columns<'_, '_, Self>);
 }
 
-/// How much of a table there is, and who makes it.
-struct Size {
+/// The columns of a table, how much of it there is, and who makes it.
+struct Extent {
+    columns: Vec<(&'static str, Physical)>,
     scale_factor: f64,
     threads: usize,
     parts: usize,
@@ -87,7 +77,7 @@ struct Size {
 
 /// A table of rows `R`.
 struct Generated<R> {
-    size: Size,
+    extent: Extent,
     rows: PhantomData<fn() -> R>,
 }
 
@@ -103,9 +93,9 @@ struct InOrder<R> {
 }
 
 impl<R: Row> Generated<R> {
-    fn boxed(size: Size) -> Box<dyn Source> {
+    fn boxed(extent: Extent) -> Box<dyn Source> {
         Box::new(Self {
-            size,
+            extent,
             rows: PhantomData,
         })
     }
@@ -113,7 +103,7 @@ impl<R: Row> Generated<R> {
 
 impl<R: Row> Source for Generated<R> {
     fn columns(&self) -> &[(&'static str, Physical)] {
-        R::COLUMNS
+        &self.extent.columns
     }
 
     /// One, because this API has no way to say which rows come before which.
@@ -122,12 +112,13 @@ impl<R: Row> Source for Generated<R> {
     }
 
     fn open(&self) -> Box<dyn Feed> {
-        let Size {
+        let Extent {
             scale_factor,
             threads,
             parts,
             ref generated,
-        } = self.size;
+            ..
+        } = self.extent;
         let lanes = (0..threads.min(parts))
             .map(|lane| {
                 let (sender, receiver) = sync_channel(BLOCKS_AHEAD);
@@ -232,9 +223,6 @@ impl<R> Columns<'_, '_, R> {
 }
 
 impl Row for Region<'static> {
-    const COLUMNS: &'static [(&'static str, Physical)] =
-        &[("r_regionkey", KEY), ("r_name", TEXT), ("r_comment", TEXT)];
-
     fn generate(scale_factor: f64, part: i32, parts: i32) -> impl Iterator<Item = Self> {
         RegionGenerator::new(scale_factor, part, parts).iter()
     }
@@ -247,13 +235,6 @@ impl Row for Region<'static> {
 }
 
 impl Row for Nation<'static> {
-    const COLUMNS: &'static [(&'static str, Physical)] = &[
-        ("n_nationkey", KEY),
-        ("n_name", TEXT),
-        ("n_regionkey", KEY),
-        ("n_comment", TEXT),
-    ];
-
     fn generate(scale_factor: f64, part: i32, parts: i32) -> impl Iterator<Item = Self> {
         NationGenerator::new(scale_factor, part, parts).iter()
     }
@@ -267,16 +248,6 @@ impl Row for Nation<'static> {
 }
 
 impl Row for Supplier {
-    const COLUMNS: &'static [(&'static str, Physical)] = &[
-        ("s_suppkey", KEY),
-        ("s_name", TEXT),
-        ("s_address", TEXT),
-        ("s_nationkey", KEY),
-        ("s_phone", TEXT),
-        ("s_acctbal", MONEY),
-        ("s_comment", TEXT),
-    ];
-
     fn generate(scale_factor: f64, part: i32, parts: i32) -> impl Iterator<Item = Self> {
         SupplierGenerator::new(scale_factor, part, parts).iter()
     }
@@ -293,17 +264,6 @@ impl Row for Supplier {
 }
 
 impl Row for Customer<'static> {
-    const COLUMNS: &'static [(&'static str, Physical)] = &[
-        ("c_custkey", KEY),
-        ("c_name", TEXT),
-        ("c_address", TEXT),
-        ("c_nationkey", KEY),
-        ("c_phone", TEXT),
-        ("c_acctbal", MONEY),
-        ("c_mktsegment", TEXT),
-        ("c_comment", TEXT),
-    ];
-
     fn generate(scale_factor: f64, part: i32, parts: i32) -> impl Iterator<Item = Self> {
         CustomerGenerator::new(scale_factor, part, parts).iter()
     }
@@ -321,18 +281,6 @@ impl Row for Customer<'static> {
 }
 
 impl Row for Part<'static> {
-    const COLUMNS: &'static [(&'static str, Physical)] = &[
-        ("p_partkey", KEY),
-        ("p_name", TEXT),
-        ("p_mfgr", TEXT),
-        ("p_brand", TEXT),
-        ("p_type", TEXT),
-        ("p_size", INTEGER),
-        ("p_container", TEXT),
-        ("p_retailprice", MONEY),
-        ("p_comment", TEXT),
-    ];
-
     fn generate(scale_factor: f64, part: i32, parts: i32) -> impl Iterator<Item = Self> {
         PartGenerator::new(scale_factor, part, parts).iter()
     }
@@ -351,14 +299,6 @@ impl Row for Part<'static> {
 }
 
 impl Row for PartSupp<'static> {
-    const COLUMNS: &'static [(&'static str, Physical)] = &[
-        ("ps_partkey", KEY),
-        ("ps_suppkey", KEY),
-        ("ps_availqty", INTEGER),
-        ("ps_supplycost", MONEY),
-        ("ps_comment", TEXT),
-    ];
-
     fn generate(scale_factor: f64, part: i32, parts: i32) -> impl Iterator<Item = Self> {
         PartSuppGenerator::new(scale_factor, part, parts).iter()
     }
@@ -373,18 +313,6 @@ impl Row for PartSupp<'static> {
 }
 
 impl Row for Order<'static> {
-    const COLUMNS: &'static [(&'static str, Physical)] = &[
-        ("o_orderkey", KEY),
-        ("o_custkey", KEY),
-        ("o_orderstatus", TEXT),
-        ("o_totalprice", MONEY),
-        ("o_orderdate", DATE),
-        ("o_orderpriority", TEXT),
-        ("o_clerk", TEXT),
-        ("o_shippriority", INTEGER),
-        ("o_comment", TEXT),
-    ];
-
     fn generate(scale_factor: f64, part: i32, parts: i32) -> impl Iterator<Item = Self> {
         OrderGenerator::new(scale_factor, part, parts).iter()
     }
@@ -403,25 +331,6 @@ impl Row for Order<'static> {
 }
 
 impl Row for LineItem<'static> {
-    const COLUMNS: &'static [(&'static str, Physical)] = &[
-        ("l_orderkey", KEY),
-        ("l_partkey", KEY),
-        ("l_suppkey", KEY),
-        ("l_linenumber", INTEGER),
-        ("l_quantity", MONEY),
-        ("l_extendedprice", MONEY),
-        ("l_discount", MONEY),
-        ("l_tax", MONEY),
-        ("l_returnflag", TEXT),
-        ("l_linestatus", TEXT),
-        ("l_shipdate", DATE),
-        ("l_commitdate", DATE),
-        ("l_receiptdate", DATE),
-        ("l_shipinstruct", TEXT),
-        ("l_shipmode", TEXT),
-        ("l_comment", TEXT),
-    ];
-
     fn generate(scale_factor: f64, part: i32, parts: i32) -> impl Iterator<Item = Self> {
         LineItemGenerator::new(scale_factor, part, parts).iter()
     }

@@ -8,11 +8,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal64Type, Int32Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 
+use super::layout::physical_columns;
 use super::raw::Physical;
 use super::source::{Feed, Page, Source};
 use crate::query::{Output, Predicate, Query};
-use crate::schema::ColumnType;
-use crate::tpch;
 use crate::{Batches, Table};
 
 /// A segment of TPC-H as a source of rows.
@@ -33,36 +32,12 @@ struct Rows {
 impl SegmentSource {
     /// `handed` counts the rows that were handed over. The table is one of TPC-H's.
     pub(super) fn new(table: Table, handed: Arc<AtomicU64>) -> Self {
-        let names = tpch::column_names(&table.schema().table);
-        let types = table
-            .schema()
-            .columns
-            .iter()
-            .map(|column| physical(column.ty));
+        let columns = physical_columns(&table.schema().table);
         Self {
-            columns: names.zip(types).collect(),
+            columns: columns.unwrap_or_default(),
             table,
             handed,
         }
-    }
-}
-
-/// DuckDB's layout of a type of ours.
-pub(super) fn physical(ty: ColumnType) -> Physical {
-    match ty {
-        ColumnType::Integer => Physical::I32,
-        ColumnType::BigInt => Physical::I64,
-        ColumnType::Decimal { precision, scale } => Physical::Decimal {
-            precision,
-            scale,
-            bytes: match precision {
-                0..=4 => 2,
-                5..=9 => 4,
-                _ => 8,
-            },
-        },
-        ColumnType::Date => Physical::Date,
-        ColumnType::Text => Physical::Text,
     }
 }
 

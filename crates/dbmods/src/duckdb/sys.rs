@@ -2,7 +2,7 @@
 //!
 //! Declared by hand and kept narrow: DuckDB promises that these functions keep their meaning, and 1.5 and 2.0 both export
 //! them. The table is filled from a library that was loaded at run time or, with the feature `duckdb-bundled`, from
-//! symbols that were linked in. The only thing that this file does with `unsafe` is to look symbols up. The tests compare
+//! symbols that were linked in ([`abi`](super::abi)). The tests compare
 //! every declaration with DuckDB's header.
 #![allow(unsafe_code)]
 
@@ -11,25 +11,8 @@ pub(super) mod header;
 
 use std::ffi::{c_char, c_void};
 
-/// `duckdb_database`, `duckdb_connection`, …: opaque pointers. One name each, so that they do not mix.
-macro_rules! handles {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
-        $(#[$doc])*
-        #[repr(transparent)]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) struct $name(pub(super) *mut c_void);
-    )*};
-}
-
-/// Handles that are made or given by a call, and then may be absent.
-macro_rules! nullable {
-    ($($name:ident),*) => {$(
-        impl $name {
-            /// No object.
-            pub(super) const NULL: Self = Self(std::ptr::null_mut());
-        }
-    )*};
-}
+pub(super) use super::abi::{Huge, INLINE_MAX, Index, Text};
+use super::abi::{functions, handles};
 
 handles! {
     /// An open database.
@@ -58,19 +41,6 @@ handles! {
     CallHandle,
 }
 
-nullable!(
-    DatabaseHandle,
-    ConfigHandle,
-    ConnectionHandle,
-    StatementHandle,
-    PendingHandle,
-    ChunkHandle,
-    VectorHandle
-);
-
-/// `idx_t`.
-pub(super) type Index = u64;
-
 /// `duckdb_state`: zero is success.
 pub(super) type State = i32;
 
@@ -98,25 +68,6 @@ impl ResultRaw {
     };
 }
 
-/// `duckdb_string_t`: a length, then twelve bytes of text, or four and a pointer to all of it.
-#[repr(C, align(8))]
-#[derive(Clone, Copy, Default)]
-pub(super) struct Text {
-    pub(super) len: u32,
-    pub(super) inlined: [u8; 12],
-}
-
-/// Texts up to this length lie inside [`Text`].
-pub(super) const INLINE_MAX: usize = 12;
-
-/// `duckdb_hugeint`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub(super) struct Huge {
-    pub(super) lower: u64,
-    pub(super) upper: i64,
-}
-
 /// `duckdb_type`, as far as dpb reads it.
 pub(super) mod type_id {
     pub(in super::super) const TINYINT: u32 = 2;
@@ -142,61 +93,9 @@ pub(super) type Init = unsafe extern "C" fn(InitHandle);
 /// `duckdb_table_function_t`.
 pub(super) type Call = unsafe extern "C" fn(CallHandle, ChunkHandle);
 
-macro_rules! functions {
-    (
-        $(fn $name:ident($($ty:ty),*) $(-> $ret:ty)?;)*
-        optional { $(fn $late:ident($($late_ty:ty),*) $(-> $late_ret:ty)?;)* }
-    ) => {
-        /// Every function that dpb calls, under its C name; those that not every library has may be absent.
-        #[derive(Clone)]
-        pub(super) struct Functions {
-            $(pub(super) $name: unsafe extern "C" fn($($ty),*) $(-> $ret)?,)*
-            $(pub(super) $late: Option<unsafe extern "C" fn($($late_ty),*) $(-> $late_ret)?>,)*
-        }
-
-        /// Names, arguments and results of all functions, as they are declared here.
-        #[cfg(test)]
-        const DECLARED: &[(&str, &[&str], &str)] = &[
-            $((stringify!($name), &[$(stringify!($ty)),*], concat!($(stringify!($ret))?)),)*
-            $((stringify!($late), &[$(stringify!($late_ty)),*], concat!($(stringify!($late_ret))?)),)*
-        ];
-
-        impl Functions {
-            /// Looks every function up in `library`.
-            ///
-            /// # Errors
-            /// The name of the first that is missing.
-            pub(super) fn load(library: &libloading::Library) -> Result<Self, &'static str> {
-                // SAFETY: each type is the function's declaration in `duckdb.h`, whose meaning DuckDB keeps between
-                // versions; the copied pointers stay good because `Library` is never unloaded.
-                unsafe {
-                    Ok(Self {
-                        $($name: *library
-                            .get::<unsafe extern "C" fn($($ty),*) $(-> $ret)?>(stringify!($name).as_bytes())
-                            .map_err(|_| stringify!($name))?,)*
-                        $($late: library
-                            .get::<unsafe extern "C" fn($($late_ty),*) $(-> $late_ret)?>(stringify!($late).as_bytes())
-                            .ok()
-                            .map(|symbol| *symbol),)*
-                    })
-                }
-            }
-
-            /// The functions that the bundled build linked into this program.
-            #[cfg(feature = "duckdb-bundled")]
-            pub(super) fn linked() -> Self {
-                use libduckdb_sys as _;
-                unsafe extern "C" {
-                    $(fn $name($(_: $ty),*) $(-> $ret)?;)*
-                    $(fn $late($(_: $late_ty),*) $(-> $late_ret)?;)*
-                }
-                Self { $($name,)* $($late: Some($late),)* }
-            }
-        }
-    };
-}
-
 functions! {
+    or_linked if feature = "duckdb-bundled";
+
     fn duckdb_library_version() -> *const c_char;
     fn duckdb_free(*mut c_void);
 

@@ -45,12 +45,30 @@ pub const SCAN_ROWS_MAX: u32 = 1 << 16;
 
 /// Bytes of the keys and values of all rows of a burst, at most.
 const ROWS_BYTES_MAX: usize = BURST_BYTES_MAX / 2;
+/// Of [`requests_fit`] requests, bytes that their keys take, at most.
+const KEYS_BYTES_MAX: usize = BURST_BYTES_MAX / 4;
+/// Of [`requests_fit`] requests, bytes that the longest answers take: values of lookups, or one row of each scan.
+const ANSWERS_BYTES_MAX: usize = ROWS_BYTES_MAX / 2;
 /// The length that stands for no value.
 const ABSENT: u32 = u32::MAX;
 /// A scan leaves its start itself out.
 const START_IS_LEFT_OUT: u32 = 1;
 /// A scan has an end.
 const HAS_END: u32 = 2;
+
+/// Bytes that a row, or the value of a lookup, has on the wire, at most, if no value is longer than `value_room`.
+fn row_bytes_max(value_room: usize) -> usize {
+    8 + KEY_BYTES_MAX + value_room
+}
+
+/// Requests that a burst may have, so that neither it nor its outcome is longer than [`BURST_BYTES_MAX`], whatever keys they have. Writes keep to
+/// [`Burst::takes_write`] besides, and scans to [`Burst::rows_fit`].
+pub fn requests_fit(value_room: usize) -> usize {
+    // A scan has two keys, and most numbers beside them.
+    let of_keys = KEYS_BYTES_MAX / (16 + 2 * (KEY_BYTES_MAX + 1));
+    let of_answers = ANSWERS_BYTES_MAX / row_bytes_max(value_room);
+    of_keys.min(of_answers).max(1)
+}
 
 /// Byte strings, one behind another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,7 +94,9 @@ impl Strings {
     #[inline]
     fn push(&mut self, string: &[u8]) {
         self.bytes.extend_from_slice(string);
-        self.offsets.push(self.bytes.len() as u32);
+        let end = u32::try_from(self.bytes.len());
+        self.offsets
+            .push(end.expect("whoever fills a burst keeps it below BURST_BYTES_MAX"));
     }
 
     fn get(&self, at: usize) -> &[u8] {
@@ -212,7 +232,21 @@ impl Burst {
         self.deletes.push(1);
     }
 
-    /// Adds a scan of at most `rows_max` rows. An excluded end is the only kind of end; an inclusive one is asked for as the key behind it.
+    /// True if the burst has room for a write of these bytes. One without writes always has.
+    pub fn takes_write(&self, key: &[u8], value: &[u8]) -> bool {
+        let written = self.write_keys.bytes.len() + self.write_values.bytes.len();
+        written + 9 * (self.writes() + 1) + key.len() + value.len()
+            <= BURST_BYTES_MAX - KEYS_BYTES_MAX
+    }
+
+    /// Rows that a further scan may have, one at least, so that the outcome stays short enough to be sent.
+    pub fn rows_fit(&self) -> u32 {
+        let asked: usize = self.scans.iter().map(|scan| scan.rows_max as usize).sum();
+        let all = (ROWS_BYTES_MAX - ANSWERS_BYTES_MAX) / row_bytes_max(self.value_room as usize);
+        (all.saturating_sub(asked).max(1) as u32).min(SCAN_ROWS_MAX)
+    }
+
+    /// Adds a scan of at most `rows_max` rows, and at most [`SCAN_ROWS_MAX`]: [`Burst::rows_max`] says how many. An excluded end is the only kind of end; an inclusive one is asked for as the key behind it.
     pub fn scan(&mut self, start: Bound<&[u8]>, end: Option<&[u8]>, rows_max: u32) {
         let (start, left_out) = match start {
             Bound::Unbounded => (&[][..], 0),
@@ -310,7 +344,7 @@ impl Burst {
     pub fn outcome_bytes_max(&self) -> usize {
         let rows: usize = self.scans.iter().map(|scan| scan.rows_max as usize).sum();
         let room = self.value_room as usize;
-        24 + self.lookups() * (4 + room) + 4 * self.scans() + rows * (8 + KEY_BYTES_MAX + room)
+        24 + self.lookups() * (4 + room) + 4 * self.scans() + rows * row_bytes_max(room)
     }
 
     /// Appends the burst as it goes over the wire.
@@ -570,11 +604,12 @@ impl Executor {
         Ok(())
     }
 
-    /// The same, but the rows of scans go to `each` as they are read, and the outcome has their number alone. The time that `each` takes is part of the burst's.
+    /// The same, but the rows of scans go to `each` as they are read. The outcome has their number alone, and is neither for the wire nor for
+    /// [`Outcome::each_row`]. The time that `each` takes is part of the burst's.
     ///
     /// # Errors
     /// As [`Executor::run`]. Rows may have been given before.
-    pub fn run_with(
+    pub(super) fn run_with(
         &mut self,
         burst: &Burst,
         outcome: &mut Outcome,

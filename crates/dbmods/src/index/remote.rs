@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use dpb_link::{Connect, ConnectError, Link, LinkError, decode, encode};
+use dpb_link::{Connect, ConnectError, Link, LinkError, Refusal, decode, encode};
 
 use super::burst::{Burst, Outcome};
 use super::kind::Plan;
@@ -30,14 +30,19 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// True if the connection can be used no more. A refusal of one frame leaves it as it was.
+    /// True if the connection can be used no more. Some refusals leave it as it was.
     pub fn is_broken(&self) -> bool {
-        !matches!(
-            self,
-            Self::Link {
-                source: LinkError::Refused { .. },
-                ..
-            }
+        let Self::Link {
+            source: LinkError::Refused { refusal, .. },
+            ..
+        } = self
+        else {
+            return true;
+        };
+        // Those with which an agent ends the connection.
+        matches!(
+            refusal,
+            Refusal::Protocol | Refusal::Version | Refusal::Token | Refusal::Credentials
         )
     }
 }

@@ -121,20 +121,31 @@ impl Tree {
         write: impl FnOnce(&mut Writer) -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {
         let mut writer = self.writer.lock().map_err(|_| IndexError::Broken)?;
-        let panics = BreaksOnPanic(&self.shared, &mut writer);
-        let done = write(panics.1)?;
-        panics.1.publish(&self.shared);
-        Ok(done)
+        let mut unwinding = BreaksOnPanic {
+            shared: &self.shared,
+            writer: &mut writer,
+            is_armed: true,
+        };
+        let done = write(unwinding.writer);
+        if done.is_ok() {
+            unwinding.writer.publish(&self.shared);
+        }
+        unwinding.is_armed = false;
+        done
     }
 }
 
-/// Marks the tree as broken if it is dropped by a panic.
-struct BreaksOnPanic<'a>(&'a Shared, &'a mut Writer);
+/// Marks the tree as broken if it is dropped armed: by a panic of the write. A thread that unwinds already may write all the same.
+struct BreaksOnPanic<'a> {
+    shared: &'a Shared,
+    writer: &'a mut Writer,
+    is_armed: bool,
+}
 
 impl Drop for BreaksOnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.1.break_tree(self.0);
+        if self.is_armed {
+            self.writer.break_tree(self.shared);
         }
     }
 }

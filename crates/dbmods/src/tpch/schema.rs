@@ -111,15 +111,8 @@ pub fn schema(table: &str) -> Option<Schema> {
     })
 }
 
-/// The names of the columns of a table of [`TABLES`], in order; none of another table.
-pub(crate) fn column_names(table: &str) -> impl Iterator<Item = &'static str> {
-    columns(table)
-        .unwrap_or_default()
-        .iter()
-        .map(|&(name, _)| name)
-}
-
-fn columns(table: &str) -> Option<&'static [(&'static str, ColumnType)]> {
+/// The names and types of the columns of a table of [`TABLES`], in order.
+pub(crate) fn columns(table: &str) -> Option<&'static [(&'static str, ColumnType)]> {
     Some(match table {
         "region" => REGION,
         "nation" => NATION,

@@ -1,5 +1,7 @@
 //! At a small scale factor, against the library that is found here; without one each test says so and checks nothing.
 
+use std::fs;
+
 use dpb_core::WallClock;
 
 use super::*;
@@ -30,7 +32,7 @@ fn it_is_made_once_holds_all_tables_and_is_made_anew_when_damaged() {
     assert!(first.is_new);
     assert_eq!(first.rows.len(), 8);
     assert_eq!(first.rows["region"], 5);
-    let names: Vec<_> = entries(first.path.parent().unwrap())
+    let names: Vec<_> = kept::entries(first.path.parent().unwrap())
         .map(|(_, name)| name)
         .collect();
     assert_eq!(names.len(), 2, "{names:?}");

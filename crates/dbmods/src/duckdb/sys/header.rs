@@ -44,7 +44,7 @@ pub(in crate::duckdb) fn header(name: &str) -> Result<String, String> {
 }
 
 /// The objection of C's compiler to `claims` behind the header; `None` if it agrees.
-pub(in crate::duckdb) fn objection(header: &str, claims: &str) -> Result<Option<String>, String> {
+fn objection(header: &str, claims: &str) -> Result<Option<String>, String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = dir.path().join("claims.c");
     fs::write(&file, format!("{header}\n{claims}")).map_err(|error| error.to_string())?;
@@ -62,14 +62,11 @@ pub(in crate::duckdb) fn objection(header: &str, claims: &str) -> Result<Option<
     Ok((!output.status.success()).then(said))
 }
 
-/// A pointer to each function, of the type that is declared here, as `c_type` writes it in C.
-pub(in crate::duckdb) fn prototypes(
-    declared: &[(&str, &[&str], &str)],
-    c_type: fn(&str) -> String,
-) -> String {
+/// A pointer to each function, of the type that is declared here. `own` has the types of a header, as C writes them.
+fn prototypes(declared: &[(&str, &[&str], &str)], own: fn(&str) -> Option<&'static str>) -> String {
     let mut claims = String::new();
     for (name, arguments, result) in declared {
-        let arguments: Vec<String> = arguments.iter().map(|rust| c_type(rust)).collect();
+        let arguments: Vec<String> = arguments.iter().map(|rust| c_type(rust, own)).collect();
         let arguments = match arguments.is_empty() {
             true => "void".to_owned(),
             false => arguments.join(", "),
@@ -77,28 +74,39 @@ pub(in crate::duckdb) fn prototypes(
         _ = writeln!(
             claims,
             "{} (*check_{name})({arguments}) = {name};",
-            c_type(result)
+            c_type(result, own)
         );
     }
     claims
 }
 
-/// A type as C writes it.
-fn c_type(rust: &str) -> String {
+/// A type as C writes it: pointers and what every header has, and what `own` says of the others.
+fn c_type(rust: &str, own: fn(&str) -> Option<&'static str>) -> String {
     if let Some(target) = rust.strip_prefix("*const ") {
-        return format!("const {} *", c_type(target));
+        return format!("const {} *", c_type(target, own));
     }
     if let Some(target) = rust.strip_prefix("*mut ") {
-        return format!("{} *", c_type(target));
+        return format!("{} *", c_type(target, own));
     }
     let c = match rust {
         "" | "c_void" => "void",
         "c_char" => "char",
+        "bool" => "bool",
+        "f64" => "double",
+        "i32" => "int32_t",
         "u8" => "uint8_t",
         // Enumerations are as wide as unsigned numbers, and compatible with them.
         "u32" => "unsigned",
         "u64" => "uint64_t",
         "Index" => "idx_t",
+        other => own(other).unwrap_or_else(|| panic!("what is {other} in C?")),
+    };
+    c.to_owned()
+}
+
+/// A type of `duckdb.h`, as C writes it.
+fn own_type(rust: &str) -> Option<&'static str> {
+    Some(match rust {
         "State" => "duckdb_state",
         "ResultRaw" => "duckdb_result",
         "DatabaseHandle" => "duckdb_database",
@@ -117,9 +125,8 @@ fn c_type(rust: &str) -> String {
         "Bind" => "duckdb_table_function_bind_t",
         "Init" => "duckdb_table_function_init_t",
         "Call" => "duckdb_table_function_t",
-        other => panic!("what is {other} in C?"),
-    };
-    c.to_owned()
+        _ => return None,
+    })
 }
 
 /// Claims that what C says is what it is here.
@@ -169,26 +176,35 @@ fn values() -> String {
     equalities(&claims)
 }
 
-#[test]
-fn declarations_agree_with_the_header_and_wrong_ones_do_not() {
-    let agrees = |claims: &str| {
-        let header = header("duckdb.h")?;
-        objection(&header, claims)
-    };
-    match agrees(&(prototypes(DECLARED, c_type) + &values())) {
+/// Checks that C's compiler agrees with `declared` and `values` behind a header, and objects to each of `wrong`.
+pub(in crate::duckdb) fn check(
+    header: &str,
+    declared: &[(&str, &[&str], &str)],
+    values: &str,
+    own: fn(&str) -> Option<&'static str>,
+    wrong: &[(&str, &[&str], &str)],
+) {
+    match objection(header, &(prototypes(declared, own) + values)) {
         Ok(objection) => assert_eq!(objection, None),
         Err(why) => return println!("skipped: {why}"),
     }
-    let wrong: [&[(&str, &[&str], &str)]; 4] = [
-        &[("duckdb_disconnect", &["*mut DatabaseHandle"], "")],
-        &[("duckdb_vector_size", &[], "u32")],
-        &[("duckdb_create_decimal_type", &["u8"], "TypeHandle")],
-        &[("duckdb_nothing", &[], "")],
-    ];
-    for wrong in wrong {
-        assert!(
-            agrees(&prototypes(wrong, c_type)).unwrap().is_some(),
-            "{wrong:?}"
-        );
+    for &wrong in wrong {
+        let objection = objection(header, &prototypes(&[wrong], own));
+        assert!(objection.unwrap().is_some(), "{wrong:?}");
     }
+}
+
+#[test]
+fn declarations_agree_with_the_header_and_wrong_ones_do_not() {
+    let header = match header("duckdb.h") {
+        Ok(header) => header,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let wrong: [(&str, &[&str], &str); 4] = [
+        ("duckdb_disconnect", &["*mut DatabaseHandle"], ""),
+        ("duckdb_vector_size", &[], "u32"),
+        ("duckdb_create_decimal_type", &["u8"], "TypeHandle"),
+        ("duckdb_nothing", &[], ""),
+    ];
+    check(&header, DECLARED, &values(), own_type, &wrong);
 }

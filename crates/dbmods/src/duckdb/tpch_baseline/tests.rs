@@ -1,5 +1,7 @@
 //! At scale factor 0.01, against the generator's own lines.
 
+use std::fs::File;
+
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal64Type, Int32Type, Int64Type};
@@ -12,6 +14,7 @@ use tpchgen::generators::{
 use super::*;
 use crate::duckdb::tests::library;
 use crate::tpch::GENERATOR;
+use crate::tpch::lock::Lock;
 
 const SF: f64 = 0.01;
 
@@ -189,7 +192,8 @@ fn what_is_damaged_or_half_made_is_made_anew() {
     leave();
     // Another process has them in the making.
     let path = parent.join(".sf0.01-lineitem.lock");
-    let held = lock(&path, &WallClock::default(), || ()).unwrap();
+    let held = Lock::take(&path, &WallClock::default(), || ControlFlow::Break(())).unwrap();
+    assert!(held.is_some());
     remove_unfinished(library, dir.path(), SF, "lineitem").unwrap();
     assert!(partial.exists());
     drop(held);

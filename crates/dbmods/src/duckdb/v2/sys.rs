@@ -6,20 +6,8 @@
 
 use std::ffi::{c_char, c_void};
 
-macro_rules! handles {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
-        $(#[$doc])*
-        #[repr(transparent)]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) struct $name(pub(super) *mut c_void);
-
-        impl $name {
-            /// No object.
-            #[allow(dead_code, reason = "some are only ever given by DuckDB")]
-            pub(super) const NULL: Self = Self(std::ptr::null_mut());
-        }
-    )*};
-}
+pub(super) use crate::duckdb::abi::{Huge, INLINE_MAX, Index, Text};
+use crate::duckdb::abi::{functions, handles};
 
 handles! {
     /// The root of all instances.
@@ -70,9 +58,6 @@ handles! {
     OfferHandle,
 }
 
-/// `idx_t`.
-pub(super) type Index = u64;
-
 /// `DUCKDB_V2_ERROR`: zero is success.
 pub(super) type Status = u32;
 
@@ -101,25 +86,6 @@ impl Str {
             len: text.len() as Index,
         }
     }
-}
-
-/// `duckdb_v2_bytes`: a length, then twelve bytes of text, or four and a pointer to all of it.
-#[repr(C, align(8))]
-#[derive(Clone, Copy)]
-pub(super) struct Text {
-    pub(super) len: u32,
-    pub(super) inlined: [u8; 12],
-}
-
-/// Texts up to this length lie inside [`Text`].
-pub(super) const INLINE_MAX: usize = 12;
-
-/// `duckdb_v2_hugeint_t`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub(super) struct Huge {
-    pub(super) lower: u64,
-    pub(super) upper: i64,
 }
 
 /// `duckdb_v2_opaque`: data of ours that DuckDB keeps, and how it is dropped.
@@ -184,40 +150,6 @@ pub(super) mod node {
     pub(in super::super) const CONSTANT: u32 = 75;
     pub(in super::super) const FUNCTION: u32 = 141;
     pub(in super::super) const COLUMN: u32 = 228;
-}
-
-macro_rules! functions {
-    ($(fn $name:ident($($ty:ty),*) $(-> $ret:ty)?;)*) => {
-        /// Every function that dpb calls, under its C name.
-        #[derive(Clone)]
-        pub(super) struct Functions {
-            $(pub(super) $name: unsafe extern "C" fn($($ty),*) $(-> $ret)?,)*
-        }
-
-        /// Names, arguments and results of all functions, as they are declared here.
-        #[cfg(test)]
-        pub(super) const DECLARED: &[(&str, &[&str], &str)] = &[
-            $((stringify!($name), &[$(stringify!($ty)),*], concat!($(stringify!($ret))?)),)*
-        ];
-
-        impl Functions {
-            /// Looks every function up in `library`.
-            ///
-            /// # Errors
-            /// The name of the first that is missing.
-            pub(super) fn load(library: &libloading::Library) -> Result<Self, &'static str> {
-                // SAFETY: each type is the function's declaration in `duckdb_v2.h` of DuckDB 2.0, which the caller has made
-                // sure of; the copied pointers stay good because the library is never unloaded.
-                unsafe {
-                    Ok(Self {
-                        $($name: *library
-                            .get::<unsafe extern "C" fn($($ty),*) $(-> $ret)?>(stringify!($name).as_bytes())
-                            .map_err(|_| stringify!($name))?,)*
-                    })
-                }
-            }
-        }
-    };
 }
 
 functions! {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::split::{Announced, Dpu, IDLE, Split};
 use super::turns::Turn;
 use super::{Router, RouterError, Side};
-use crate::index::burst::{Burst, Executor, Outcome};
+use crate::index::burst::{Burst, Executor, Outcome, requests_fit};
 use crate::index::remote::{Remote, RemoteError};
-use crate::index::{Found, IndexError, Write};
+use crate::index::{Found, IndexError, KEY_BYTES_MAX, VALUE_BYTES_MAX, Write};
 
 /// What is done with answers. A request has the number that its caller gave it.
 pub trait Receive {
@@ -18,11 +18,11 @@ pub trait Receive {
     fn looked_up(&mut self, request: u64, value: Option<&[u8]>);
     /// A write is done.
     fn written(&mut self, request: u64);
-    /// A row of a scan, in order.
+    /// A row of a scan, in order. It may have come before the scan fails.
     fn row(&mut self, request: u64, key: &[u8], value: &[u8]);
     /// A scan has given all its rows.
     fn scanned(&mut self, request: u64);
-    /// A request was not answered. A write may have been done, or be done yet.
+    /// A request was not answered, or a scan not to its end. A write may have been done, or be done yet.
     fn failed(&mut self, request: u64, error: &RouterError);
 }
 
@@ -34,6 +34,20 @@ struct ScanPart {
     rows: u32,
     /// Where it goes on at the other side, if rows are left.
     behind: Option<Box<[u8]>>,
+    /// The key of the last row that came, of a part with fewer rows than are wanted: it goes on behind that.
+    last: Vec<u8>,
+}
+
+impl ScanPart {
+    /// Hands a row on, of a burst's scan for so many rows.
+    #[inline]
+    fn take_row(&mut self, asked: u32, key: &[u8], value: &[u8], receive: &mut dyn Receive) {
+        if asked < self.rows {
+            self.last.clear();
+            self.last.extend_from_slice(key);
+        }
+        receive.row(self.request, key, value);
+    }
 }
 
 /// A burst, and whose requests it has.
@@ -102,6 +116,8 @@ pub struct Lane {
     /// Parts of scans that go on at the other side.
     onward: Vec<ScanPart>,
     spare: Vec<Batch>,
+    /// Requests with which a batch is full.
+    full: usize,
 }
 
 impl Lane {
@@ -127,6 +143,7 @@ impl Lane {
             held: VecDeque::new(),
             onward: Vec::new(),
             spare: Vec::new(),
+            full: options.burst_requests.min(requests_fit(room)),
             router: Arc::clone(router),
         })
     }
@@ -141,6 +158,10 @@ impl Lane {
 
     /// Looks a key up.
     pub fn lookup(&mut self, request: u64, key: &[u8], receive: &mut dyn Receive) {
+        if key.len() > KEY_BYTES_MAX {
+            // No index has such a key, and a burst does not carry it.
+            return receive.looked_up(request, None);
+        }
         self.enter(receive);
         match self.side(key) {
             Side::Host => {
@@ -157,25 +178,38 @@ impl Lane {
 
     /// Gives a key a value.
     pub fn put(&mut self, request: u64, key: &[u8], value: &[u8], receive: &mut dyn Receive) {
-        self.enter(receive);
-        self.write(request, key, Some(value));
-        self.advance(receive);
+        match key_error(key).or_else(|| value_error(value)) {
+            None => {
+                self.enter(receive);
+                self.write(request, key, Some(value), receive);
+                self.advance(receive);
+            }
+            Some(error) => receive.failed(request, &RouterError::Host(Arc::new(error))),
+        }
     }
 
     /// Takes a key away.
     pub fn delete(&mut self, request: u64, key: &[u8], receive: &mut dyn Receive) {
-        self.enter(receive);
-        self.write(request, key, None);
-        self.advance(receive);
+        match key_error(key) {
+            None => {
+                self.enter(receive);
+                self.write(request, key, None, receive);
+                self.advance(receive);
+            }
+            Some(error) => receive.failed(request, &RouterError::Host(Arc::new(error))),
+        }
     }
 
     /// Gives at most `rows` rows from `start` on.
     pub fn scan(&mut self, request: u64, start: &[u8], rows: u32, receive: &mut dyn Receive) {
+        // The order of a longer start among keys is that of its beginning.
+        let start = &start[..start.len().min(KEY_BYTES_MAX + 1)];
         self.enter(receive);
         self.add_scan(ScanPart {
             request,
             rows,
             behind: Some(start.into()),
+            last: Vec::new(),
         });
         self.advance(receive);
     }
@@ -313,10 +347,10 @@ impl Lane {
         self.wires.clear();
     }
 
-    fn write(&mut self, request: u64, key: &[u8], value: Option<&[u8]>) {
+    fn write(&mut self, request: u64, key: &[u8], value: Option<&[u8]>, receive: &mut dyn Receive) {
         let is_held = self.moves(key)
             || !self.held.is_empty() && self.held.iter().any(|held| *held.key == *key);
-        if is_held || !self.try_write(request, key, value) {
+        if is_held || !self.try_write(request, key, value, receive) {
             self.held.push_back(HeldWrite {
                 request,
                 key: key.into(),
@@ -326,11 +360,28 @@ impl Lane {
     }
 
     /// Adds a write to its side's batch; false if it is not its turn.
-    fn try_write(&mut self, request: u64, key: &[u8], value: Option<&[u8]>) -> bool {
+    fn try_write(
+        &mut self,
+        request: u64,
+        key: &[u8],
+        value: Option<&[u8]>,
+        receive: &mut dyn Receive,
+    ) -> bool {
         let side = self.side(key);
+        let bytes = value.unwrap_or_default();
         let batch = match side {
-            Side::Host => &mut self.host,
-            Side::Dpu => &mut self.dpu,
+            Side::Host => {
+                if !self.host.burst.takes_write(key, bytes) {
+                    self.run_host(receive);
+                }
+                &mut self.host
+            }
+            Side::Dpu => {
+                if !self.dpu.burst.takes_write(key, bytes) {
+                    self.send_all(receive);
+                }
+                &mut self.dpu
+            }
         };
         if side == Side::Dpu && self.router.options().mirror {
             match self.router.turns.take(key) {
@@ -350,7 +401,7 @@ impl Lane {
     fn let_go(&mut self, receive: &mut dyn Receive) {
         // In order: one that has to wait on keeps those of its key behind it.
         for held in mem::take(&mut self.held) {
-            self.write(held.request, &held.key, held.value.as_deref());
+            self.write(held.request, &held.key, held.value.as_deref(), receive);
             self.advance_full(receive);
         }
     }
@@ -362,12 +413,14 @@ impl Lane {
         let from = Bound::Included(&*start);
         match self.side(&start) {
             Side::Host => {
-                self.host.burst.scan(from, boundary, part.rows);
+                let rows = part.rows.min(self.host.burst.rows_fit());
+                self.host.burst.scan(from, boundary, rows);
                 let behind = boundary.map(Into::into);
                 self.host.scans.push(ScanPart { behind, ..part });
             }
             Side::Dpu => {
-                self.dpu.burst.scan(from, None, part.rows);
+                let rows = part.rows.min(self.dpu.burst.rows_fit());
+                self.dpu.burst.scan(from, None, rows);
                 self.dpu.scans.push(ScanPart {
                     behind: None,
                     ..part
@@ -385,7 +438,7 @@ impl Lane {
 
     #[inline]
     fn advance_full(&mut self, receive: &mut dyn Receive) {
-        let full = self.router.options().burst_requests;
+        let full = self.full;
         if self.host.burst.len() >= full {
             self.run_host(receive);
             // A side that waits for nothing gets what there is.
@@ -402,11 +455,11 @@ impl Lane {
         while !self.host.burst.is_empty() {
             let empty = self.empty_batch();
             let mut batch = mem::replace(&mut self.host, empty);
-            let scans = &batch.scans;
+            let Batch { burst, scans, .. } = &mut batch;
             let each = &mut |scan: usize, key: &[u8], value: &[u8]| {
-                receive.row(scans[scan].request, key, value);
+                scans[scan].take_row(burst.rows_max(scan), key, value, receive);
             };
-            let ran = (self.executor).run_with(&batch.burst, &mut self.outcome, each);
+            let ran = (self.executor).run_with(burst, &mut self.outcome, each);
             match ran {
                 Ok(()) => {
                     self.router
@@ -435,8 +488,7 @@ impl Lane {
     fn go_on(&mut self, receive: &mut dyn Receive) {
         while let Some(part) = self.onward.pop() {
             self.add_scan(part);
-            let full = self.router.options().burst_requests;
-            if self.dpu.burst.len() >= full {
+            if self.dpu.burst.len() >= self.full {
                 self.send_all(receive);
             }
         }
@@ -527,7 +579,7 @@ impl Lane {
                     .rates
                     .dpu(batch.burst.len(), self.outcome.work_ns());
                 self.router.turns.give_back(&mut batch.turns);
-                self.give_rows(&batch, receive);
+                self.give_rows_of_dpu(&mut batch, receive);
                 self.answer(&mut batch, receive);
                 self.keep(batch);
                 self.go_on(receive);
@@ -589,7 +641,7 @@ impl Lane {
         batch.burst.forget_writes();
         match self.executor.run(&batch.burst, &mut self.outcome) {
             Ok(()) => {
-                self.give_rows(&batch, receive);
+                self.give_rows(&mut batch, receive);
                 self.answer(&mut batch, receive);
             }
             Err(error) => fail(&mut batch, &RouterError::Host(Arc::new(error)), receive),
@@ -605,11 +657,23 @@ impl Lane {
     }
 
     /// Hands the rows of a batch out.
-    fn give_rows(&self, batch: &Batch, receive: &mut dyn Receive) {
-        let scans = &batch.scans;
+    fn give_rows(&self, batch: &mut Batch, receive: &mut dyn Receive) {
+        let Batch { burst, scans, .. } = batch;
         (self.outcome).each_row(&mut |scan, key, value| {
-            receive.row(scans[scan].request, key, value);
+            scans[scan].take_row(burst.rows_max(scan), key, value, receive);
         });
+    }
+
+    /// The same for rows that came over a wire. The time that they take here is the wire's: what the host reads by itself has it in its own.
+    fn give_rows_of_dpu(&self, batch: &mut Batch, receive: &mut dyn Receive) {
+        if batch.scans.is_empty() {
+            return;
+        }
+        let clock = &self.router.options().clock;
+        let begun_ns = clock.now_ns();
+        self.give_rows(batch, receive);
+        let taken_ns = clock.now_ns().saturating_sub(begun_ns);
+        self.router.rates.way(taken_ns);
     }
 
     /// Hands all other answers of a batch out, whose rows were given.
@@ -627,14 +691,28 @@ impl Lane {
         for &request in &batch.writes {
             receive.written(request);
         }
-        for (at, part) in batch.scans.drain(..).enumerate() {
-            let left = part.rows - outcome.rows(at);
-            match (left, part.behind) {
-                (1.., Some(behind)) => self.onward.push(ScanPart {
-                    request: part.request,
-                    rows: left,
-                    behind: Some(behind),
-                }),
+        for (at, mut part) in batch.scans.drain(..).enumerate() {
+            let rows = outcome.rows(at);
+            let left = part.rows - rows;
+            // With all the rows that its burst had room for, it goes on at the same side: at the first key that may lie behind the last one.
+            let is_cut = rows > 0 && rows == batch.burst.rows_max(at);
+            let behind = match is_cut {
+                true => {
+                    part.last.push(0);
+                    Some(part.last.as_slice().into())
+                }
+                false => part.behind,
+            };
+            match (left, behind) {
+                (1.., Some(behind)) => {
+                    part.last.clear();
+                    self.onward.push(ScanPart {
+                        request: part.request,
+                        rows: left,
+                        behind: Some(behind),
+                        last: part.last,
+                    });
+                }
                 _ => receive.scanned(part.request),
             }
         }
@@ -654,6 +732,22 @@ impl Drop for Lane {
         self.router.turns.give_back(&mut self.dpu.turns);
         self.announced.set(IDLE);
     }
+}
+
+/// Why no index takes a write of this key.
+fn key_error(key: &[u8]) -> Option<IndexError> {
+    (key.is_empty() || key.len() > KEY_BYTES_MAX).then_some(IndexError::KeyLength {
+        bytes: key.len(),
+        max: KEY_BYTES_MAX,
+    })
+}
+
+/// Why no index takes a write of this value.
+fn value_error(value: &[u8]) -> Option<IndexError> {
+    (value.len() > VALUE_BYTES_MAX).then_some(IndexError::ValueLength {
+        bytes: value.len(),
+        max: VALUE_BYTES_MAX,
+    })
 }
 
 /// Tells all requests of a batch that they failed.

@@ -117,7 +117,8 @@ impl Mover {
         let best = match measured {
             Some((best, share)) => {
                 let by = STEP * (best - share);
-                if by.abs() > SLACK {
+                // Each side keeps a piece, so there is one to move.
+                if by.abs() > SLACK && marks > 1 {
                     // Marks cut the records into equal pieces; a share of the requests is taken for a share of the records.
                     let pieces = (by * marks as f64).round() as i64;
                     let to = (boundary as i64 - pieces).clamp(1, marks as i64 - 1);

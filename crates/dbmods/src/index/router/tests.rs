@@ -2,6 +2,7 @@
 
 mod failures;
 mod gate;
+mod limits;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,8 +1,10 @@
 //! What is refused, and what lies at the edges of a node.
 
+use std::sync::Arc;
+
 use super::{each_engine, rows, tree, value_of};
 use crate::index::{
-    Found, Index, IndexError, KEY_BYTES_MAX, KeyRange, Keys, Reads, Snapshot, TreeOptions,
+    Found, Index, IndexError, KEY_BYTES_MAX, KeyRange, Keys, Reads, Snapshot, Tree, TreeOptions,
     VALUE_BYTES_MAX, Values, Write,
 };
 
@@ -505,4 +507,27 @@ fn a_scan_that_panics_reads_no_state_any_more() {
     let state = tree.put(b"key", b"other").expect("writes");
     assert_eq!(tree.usage().expect("counts").oldest, state);
     assert_eq!(value_of(&mut *session, b"key"), Some(b"other".to_vec()));
+}
+
+/// A last word of a thread that unwinds for a reason of its own is a write like any other.
+#[test]
+fn a_write_while_the_thread_unwinds_breaks_nothing() {
+    struct LastWord(Arc<Tree>);
+
+    impl Drop for LastWord {
+        fn drop(&mut self) {
+            self.0.put(b"last", b"word").expect("writes");
+        }
+    }
+
+    let tree = tree(TreeOptions::default());
+    let word = LastWord(Arc::clone(&tree));
+    let unwinds = std::panic::AssertUnwindSafe(move || {
+        let _word = word;
+        panic!("on purpose")
+    });
+    assert!(std::panic::catch_unwind::<_, ()>(unwinds).is_err());
+    tree.put(b"next", b"word").expect("the tree is whole");
+    let mut session = tree.session().expect("the first");
+    assert_eq!(value_of(&mut *session, b"last"), Some(b"word".to_vec()));
 }

@@ -1,7 +1,8 @@
 //! Nodes by numbers: chunks of memory that asks for huge pages, cut into nodes of equal size.
 //!
 //! A node is an array of atomic words, so whoever has its number may read it at any moment. Words that are read while a writer changes the node are
-//! wrong, and nothing worse. Nodes are used again and never given back before the arena is dropped. All unsafe code of the tree is in this file.
+//! wrong, and nothing worse. Nodes are used again and never given back before the arena is dropped. All unsafe code of the tree is in this file and in
+//! [`search`](super::search).
 #![allow(unsafe_code)]
 
 use std::fmt;

@@ -91,12 +91,13 @@ impl Shared {
             let (to, found) = values.place(start + lane);
             let bit = 1 << lane;
             let value = match lanes.leaf[lane] {
-                // Another key with the same head is looked for alone.
-                Some(leaf)
-                    if (lanes.absent | lanes.changed) & bit == 0
-                        && leaf::compare(leaf, lanes.slot[lane], *key).is_eq() =>
-                {
-                    self.value_in(leaf, lanes.version[lane], lanes.slot[lane], state, to)
+                Some(leaf) if (lanes.absent | lanes.changed) & bit == 0 => {
+                    let (version, slot) = (lanes.version[lane], lanes.slot[lane]);
+                    match leaf::compare(leaf, slot, *key).is_eq() {
+                        true => self.value_in(leaf, version, slot, state, to),
+                        // Another key with the same head.
+                        false => self.get_in(leaf, version, *key, state, to),
+                    }
                 }
                 _ if lanes.absent & bit != 0 => Some(Found::Absent),
                 _ => None,

@@ -10,7 +10,7 @@
 //!
 //! The head of a key is eight of its bytes as a big-endian number, filled up with zeroes. They begin behind the bytes that all keys share which may lie
 //! in the node: those that the keys left and right of the node's range, its fences, have in common (Graefe, "Modern B-Tree Techniques", 2011,
-//! section 3.6). A search knows that its key has these bytes, as it got there, and compares none of them. A node leaves bytes out from when two of its heads
+//! section 3.6). A search of heads knows that its key has these bytes, as it got there, and compares none of them. A node leaves bytes out from when two of its heads
 //! would be alike. Keys of eight bytes are their heads where nothing is left out.
 //!
 //! A search counts the samples that are not above the head, which names a group, then the heads of the group ([`search`](super::search)). Both take

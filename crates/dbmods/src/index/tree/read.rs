@@ -77,8 +77,9 @@ impl Shared {
         }
     }
 
+    /// The value of a key whose leaf this is, unless the leaf has changed.
     #[inline(always)]
-    fn get_in(
+    pub(super) fn get_in(
         &self,
         leaf: &Leaf,
         version: Version,

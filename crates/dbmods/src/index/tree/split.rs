@@ -147,11 +147,8 @@ impl Writer {
         child: usize,
         key: Key<'_>,
     ) -> Option<Vec<u8>> {
-        let above = self.path[..level].iter().rev().copied();
-        std::iter::once((self.path[level].0, child))
-            .chain(above)
-            .find(|(_, entry)| *entry > 0)
-            .map(|(number, entry)| separator_bytes(shared, number, entry, key))
+        let left_of = |_: &Inner, entry| Some(entry).filter(|&entry| entry > 0);
+        self.fence(shared, level, child, key, left_of)
     }
 
     /// The key before which its range ends. `None` if it goes to the last key.
@@ -162,11 +159,29 @@ impl Writer {
         child: usize,
         key: Key<'_>,
     ) -> Option<Vec<u8>> {
+        let right_of =
+            |node: &Inner, entry| Some(entry + 1).filter(|&next| next < inner::count(node));
+        self.fence(shared, level, child, key, right_of)
+    }
+
+    /// The nearest separator on one side of its range, up the path: `beside` gives the entry of that separator in a node, unless the range of the entry
+    /// goes to that end of the node's.
+    fn fence(
+        &self,
+        shared: &Shared,
+        level: usize,
+        child: usize,
+        key: Key<'_>,
+        beside: impl Fn(&Inner, usize) -> Option<usize>,
+    ) -> Option<Vec<u8>> {
         let above = self.path[..level].iter().rev().copied();
         std::iter::once((self.path[level].0, child))
             .chain(above)
-            .find(|(number, entry)| entry + 1 < inner::count(shared.inners.node(*number)))
-            .map(|(number, entry)| separator_bytes(shared, number, entry + 1, key))
+            .find_map(|(number, entry)| {
+                let node = shared.inners.node(number);
+                let separator = inner::separator(node, beside(node, entry)?);
+                Some(separator.bytes(inner::skip(node), key.bytes, &shared.separators))
+            })
     }
 
     /// Makes a place for a child in the parent of a key's leaf. The path is that of the key then.
@@ -410,12 +425,6 @@ fn middle(leaf: &Leaf, count: usize) -> usize {
 fn entry_key<'a>(leaf: &Leaf, entry: usize, bytes: &'a mut KeyBytes) -> &'a [u8] {
     let (slot, head) = (leaf::slot(leaf, entry), leaf::head(leaf, entry));
     leaf::key(leaf, slot, head, bytes)
-}
-
-/// All bytes of a separator of a node, in whose range `key` lies.
-fn separator_bytes(shared: &Shared, number: u32, entry: usize, key: Key<'_>) -> Vec<u8> {
-    let node = shared.inners.node(number);
-    inner::separator(node, entry).bytes(inner::skip(node), key.bytes, &shared.separators)
 }
 
 /// The number of bytes that all keys between two fences have in common.
