@@ -27,7 +27,8 @@ fn median(record: &Record, name: &str) -> f64 {
 
 #[test]
 fn the_card_saves_what_software_costs() {
-    let [plain, software, card] = ["plain", "software", "card"].map(|name| run(&example(name), &[]));
+    let [plain, software, card] =
+        ["plain", "software", "card"].map(|name| run(&example(name), &[]));
     for record in [&plain, &software, &card] {
         assert_eq!(record.outcome, Outcome::Done);
         assert_eq!(record.evidence.kind(), "simulated");
@@ -86,7 +87,13 @@ fn records_are_kept_and_tables_printed() {
     let output = support::finish(&["sim", "run", &system, "--format", "table", "--out", out]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
-    for word in ["client 0", "sha256", "wire to server", "engine work", "simulated"] {
+    for word in [
+        "client 0",
+        "sha256",
+        "wire to server",
+        "engine work",
+        "simulated",
+    ] {
         assert!(table.contains(word), "{word}: {table}");
     }
     let kept = fs::read_to_string(records).expect("records");
@@ -99,7 +106,10 @@ fn a_system_is_drawn() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let drawing = text(&output.stdout);
     assert!(drawing.starts_with("graph system {"));
-    assert!(drawing.contains("\"client 1\" -- \"switch\" [label=\"10 Gbit/s\"]"), "{drawing}");
+    assert!(
+        drawing.contains("\"client 1\" -- \"switch\" [label=\"10 Gbit/s\"]"),
+        "{drawing}"
+    );
     assert!(drawing.contains("card: 2 x sha256"));
 }
 
@@ -111,7 +121,12 @@ fn what_is_wrong_is_said() {
         ("rate_gbps", "rate", 2, "unknown field `rate`"),
         ("\"sha256\" }", "\"rot13\" }", 2, "no operator `rot13`"),
         ("ends = [\"server\"", "ends = [\"nobody\"", 2, "`nobody`"),
-        ("# The system", "limit_s = 0.001\n# The system", 1, "limit_s"),
+        (
+            "# The system",
+            "limit_s = 0.001\n# The system",
+            1,
+            "limit_s",
+        ),
     ] {
         let path = folder.path().join("system.toml");
         fs::write(&path, card.replacen(from, to, 1)).expect("a file");

@@ -57,7 +57,9 @@ struct RunArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  dpb sim describe crates/sim/systems/card.toml | dot -Tsvg > system.svg")]
+#[command(
+    after_help = "Example:\n  dpb sim describe crates/sim/systems/card.toml | dot -Tsvg > system.svg"
+)]
 struct DescribeArgs {
     /// The system: a TOML file
     #[arg(value_name = "FILE")]
@@ -90,10 +92,13 @@ fn assemble(
     let prepare = |name: &str| -> Result<Arc<dyn Operator>, SetupError> {
         let entry = globals.operators.find(name);
         let entry = entry.ok_or_else(|| {
-            SetupError::Parameter(format!("there is no operator `{name}`; `dpb list operators` has them"))
+            SetupError::Parameter(format!(
+                "there is no operator `{name}`; `dpb list operators` has them"
+            ))
         })?;
         let backend = globals.families.open(&args.backend);
-        let backend = backend.map_err(|why| SetupError::Parameter(format!("--backend {}: {why}", args.backend)))?;
+        let backend = backend
+            .map_err(|why| SetupError::Parameter(format!("--backend {}: {why}", args.backend)))?;
         backend.prepare(&entry.default_spec())
     };
     System::assemble(description, &prepare, seed, args.threads as usize)
@@ -124,7 +129,8 @@ fn run_system(args: &RunArgs, globals: &Globals) -> Result<(), Failure> {
         first.get_or_insert(system);
     }
     record.check = Some(Check {
-        against: "each payload byte, by the function of seed and offset that its sender had".to_owned(),
+        against: "each payload byte, by the function of seed and offset that its sender had"
+            .to_owned(),
         compared: record.counts.get("payload_frames").copied().unwrap_or(0),
         digest: None,
     });
@@ -133,7 +139,9 @@ fn run_system(args: &RunArgs, globals: &Globals) -> Result<(), Failure> {
     }
     if let Some(out) = &args.out {
         let mut store = output::open_records(out, Durability::Machine)?;
-        store.append(&record).map_err(|why| output::unwritable(&why))?;
+        store
+            .append(&record)
+            .map_err(|why| output::unwritable(&why))?;
     }
     match (globals.format(), first) {
         (Format::Json, _) | (_, None) => output::print_json(&record),
@@ -154,7 +162,10 @@ impl Samples {
         let opened: Vec<&Flow> = system.hosts().flat_map(|(_, host)| host.flows()).collect();
         let last_ps = opened.iter().filter_map(|flow| flow.finished_ps).max();
         let completion_s = seconds(last_ps.unwrap_or(0));
-        let delivered: u64 = opened.iter().map(|flow| flow.endpoint.delivered_bytes()).sum();
+        let delivered: u64 = opened
+            .iter()
+            .map(|flow| flow.endpoint.delivered_bytes())
+            .sum();
         let answers: u64 = opened.iter().map(|flow| flow.answers).sum();
         self.push("completion_s", completion_s);
         self.push("goodput_bps", delivered as f64 * 8.0 / completion_s);
@@ -165,13 +176,20 @@ impl Samples {
         self.add_counts(system, record);
         let flipped: u64 = system
             .switches()
-            .flat_map(|(_, switch, ports)| (0..ports.len()).filter_map(|port| switch.wire_usage(port)))
+            .flat_map(|(_, switch, ports)| {
+                (0..ports.len()).filter_map(|port| switch.wire_usage(port))
+            })
             .chain(system.cards().map(|(_, card)| card.wire_usage()))
             .map(|wire| wire.flipped)
             .sum();
-        let wrong: u64 = system.hosts().map(|(_, host)| host.usage().payload_wrong).sum();
+        let wrong: u64 = system
+            .hosts()
+            .map(|(_, host)| host.usage().payload_wrong)
+            .sum();
         match wrong > 0 && flipped == 0 {
-            true => Err(Failure::check(format!("{wrong} payloads were wrong though no link flips bits: a fault of dpb"))),
+            true => Err(Failure::check(format!(
+                "{wrong} payloads were wrong though no link flips bits: a fault of dpb"
+            ))),
             false => Ok(()),
         }
     }
@@ -235,7 +253,10 @@ fn print_tables(format: Format, system: &System, record: &Record) -> Result<(), 
         };
         output::print(&(text + "\n"))?;
     }
-    let runs = record.samples.get("completion_s").map_or(0, |it| it.values.len());
+    let runs = record
+        .samples
+        .get("completion_s")
+        .map_or(0, |it| it.values.len());
     let median = |name: &str| record.summary.get(name).map_or(0.0, |it| it.median);
     output::print(&format!(
         "completion {}, goodput {}bit/s: median of {runs} run(s); the tables are of the first; evidence: {}\n",
@@ -264,7 +285,11 @@ fn connections(system: &System) -> Table {
                 flow.answers.to_string(),
                 output::short_ns(flow.finished_ps.unwrap_or(0) as f64 / 1e3),
                 format!("{:.3}", bytes as f64 * 8e3 / took_ps.max(1) as f64),
-                flow.endpoint.sender().statistics().retransmissions.to_string(),
+                flow.endpoint
+                    .sender()
+                    .statistics()
+                    .retransmissions
+                    .to_string(),
             ]);
         }
     }
@@ -281,7 +306,9 @@ fn parts(system: &System) -> Table {
         Column::right("dropped"),
     ]);
     let run_ps = system.kernel().now_ps();
-    let share = |busy_ps: u64, lanes: usize| output::percent(busy_ps as f64 / (run_ps as f64 * lanes as f64));
+    let share = |busy_ps: u64, lanes: usize| {
+        output::percent(busy_ps as f64 / (run_ps as f64 * lanes as f64))
+    };
     for (name, host) in system.hosts() {
         let usage = host.usage();
         table.row([
@@ -366,7 +393,10 @@ fn describe(args: &DescribeArgs, globals: &Globals) -> Result<(), Failure> {
     for host in &description.host {
         let card = description.card.iter().find(|card| card.host == host.name);
         let mut lines = vec![host.name.clone()];
-        let digest = host.digest.as_ref().map(|it| format!("cores: {}", it.operator));
+        let digest = host
+            .digest
+            .as_ref()
+            .map(|it| format!("cores: {}", it.operator));
         lines.extend(digest);
         let stages = card.into_iter().flat_map(|card| &card.stage);
         lines.extend(stages.map(|stage| format!("card: {} x {}", stage.lanes, stage.name)));
@@ -376,8 +406,13 @@ fn describe(args: &DescribeArgs, globals: &Globals) -> Result<(), Failure> {
         text += &format!("  {:?} [shape=diamond]\n", switch.name);
     }
     for link in &description.link {
-        let rate = link.rate_gbps.map_or_else(String::new, |it| format!("{it} Gbit/s"));
-        text += &format!("  {:?} -- {:?} [label={rate:?}]\n", link.ends[0], link.ends[1]);
+        let rate = link
+            .rate_gbps
+            .map_or_else(String::new, |it| format!("{it} Gbit/s"));
+        text += &format!(
+            "  {:?} -- {:?} [label={rate:?}]\n",
+            link.ends[0], link.ends[1]
+        );
     }
     output::print(&(text + "}\n"))
 }

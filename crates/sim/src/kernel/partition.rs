@@ -200,8 +200,7 @@ impl<M: Send + 'static> Partition<M> {
                 exit.last_ps = due_ps;
                 let number = exit.received;
                 exit.received += 1;
-                let event =
-                    Event::from_outside(due_ps, exit.component, exit.port, number, message);
+                let event = Event::from_outside(due_ps, exit.component, exit.port, number, message);
                 self.wiring.events.push(event);
             }
             horizon_ps = horizon_ps.min(exit.outside.promise_ps());

@@ -64,7 +64,11 @@ fn pack(weights: &[u64], groups: &[usize], partitions: usize) -> Vec<usize> {
         let lightest = lightest.expect("there is a partition");
         // A group without weight is a part of the load too, or all of them would share a partition.
         loads[lightest] += weight.max(1);
-        for (place, _) in places.iter_mut().zip(groups).filter(|(_, it)| **it == group) {
+        for (place, _) in places
+            .iter_mut()
+            .zip(groups)
+            .filter(|(_, it)| **it == group)
+        {
             *place = lightest;
         }
     }

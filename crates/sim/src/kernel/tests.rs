@@ -31,7 +31,8 @@ impl Walker {
         if hops == 0 || self.ports == 0 {
             return (Vec::new(), None);
         }
-        let messages = (0..=self.random.below(2)).map(|_| (self.random.below(self.ports), hops - 1));
+        let messages =
+            (0..=self.random.below(2)).map(|_| (self.random.below(self.ports), hops - 1));
         let messages = messages.collect();
         let timer = (self.random.below(3) == 0).then(|| 100 * self.random.below(4) as u64);
         (messages, timer)
@@ -103,7 +104,13 @@ fn by_kernel(seed: u64, threads: usize, steps: &[u64]) -> (Vec<Vec<Happening>>, 
     }
     let logs: Vec<_> = ids
         .iter()
-        .map(|&id| kernel.component::<Walker>(id).expect("a walker").log.clone())
+        .map(|&id| {
+            kernel
+                .component::<Walker>(id)
+                .expect("a walker")
+                .log
+                .clone()
+        })
         .collect();
     let happened: usize = logs.iter().map(Vec::len).sum();
     assert_eq!(kernel.events(), happened as u64);
@@ -119,7 +126,9 @@ fn by_list(seed: u64, end_ps: u64) -> Vec<Vec<Happening>> {
     let target = |component: usize, port: usize| {
         let found = joints.iter().find_map(|&([a, b], latency_ps)| {
             let here = (component, port);
-            (a == here).then_some((b, latency_ps)).or((b == here).then_some((a, latency_ps)))
+            (a == here)
+                .then_some((b, latency_ps))
+                .or((b == here).then_some((a, latency_ps)))
         });
         found.expect("every port is joined")
     };
@@ -128,7 +137,8 @@ fn by_list(seed: u64, end_ps: u64) -> Vec<Vec<Happening>> {
     for (id, walker) in walkers.iter_mut().enumerate() {
         list.push((100 * walker.random.below(3) as u64, id, usize::MAX, HOPS));
     }
-    while let Some(at) = (0..list.len()).min_by_key(|&at| (list[at].0, list[at].1, list[at].2, at)) {
+    while let Some(at) = (0..list.len()).min_by_key(|&at| (list[at].0, list[at].1, list[at].2, at))
+    {
         let (now_ps, component, port, hops) = list.remove(at);
         if now_ps > end_ps {
             break;
@@ -321,7 +331,10 @@ fn a_component_that_fails_ends_the_run_of_all() {
     let mut kernel = with_fragile(false);
     assert_eq!(kernel.threads(), 2);
     let failed = kernel.run_until(SECOND_PS).expect_err("it fails");
-    assert_eq!(failed.to_string(), "`fragile` failed at 5000 ps: as planned");
+    assert_eq!(
+        failed.to_string(),
+        "`fragile` failed at 5000 ps: as planned"
+    );
 }
 
 #[test]

@@ -8,11 +8,11 @@ use dpb_core::random::SplitMix64;
 use dpb_core::{Operator, SetupError};
 
 use super::description::{
-    DescriptionError, Description, DigestText, HostText, PCIE_PS, picoseconds, refuse,
+    Description, DescriptionError, DigestText, HostText, PCIE_PS, picoseconds, refuse,
 };
 use super::{
-    Address, Card, CardModel, Host, Listening, Message, Opening, Protection, Switch, Wire, WireModel,
-    card, host,
+    Address, Card, CardModel, Host, Listening, Message, Opening, Protection, Switch, Wire,
+    WireModel, card, host,
 };
 use crate::kernel::{ComponentId, Kernel, MILLISECOND_PS, Plan, RunError, SECOND_PS};
 
@@ -55,12 +55,17 @@ impl System {
         let names = names(description)?;
         let links = links(description, &names)?;
         let mut plan = Plan::new();
-        let wire = |model: WireModel, part: &str, port: usize| Wire::new(model, seed_of(seed, part, port));
+        let wire =
+            |model: WireModel, part: &str, port: usize| Wire::new(model, seed_of(seed, part, port));
         let mut ends: Vec<(ComponentId, Vec<usize>)> = Vec::new();
         let mut hosts = Vec::new();
         for (number, text) in description.host.iter().enumerate() {
             let [(_, link)] = links.of(number)[..] else {
-                return refuse(format!("host `{}` has one link, not {}", text.name, links.of(number).len()));
+                return refuse(format!(
+                    "host `{}` has one link, not {}",
+                    text.name,
+                    links.of(number).len()
+                ));
             };
             let (mut model, _) = description.link[link].model()?;
             // The card's ring is what waits; nothing is dropped between it and the wire.
@@ -85,7 +90,11 @@ impl System {
             ends.push((switch, (0..joined.len()).collect()));
             let others = joined.iter().map(|&(_, link)| {
                 let [a, b] = &description.link[link].ends;
-                if *a == text.name { b.clone() } else { a.clone() }
+                if *a == text.name {
+                    b.clone()
+                } else {
+                    a.clone()
+                }
             });
             switches.push((text.name.clone(), switch, others.collect()));
         }
@@ -144,7 +153,11 @@ impl System {
     pub fn switches(&self) -> impl Iterator<Item = (&str, &Switch, &[String])> {
         let switches = self.switches.iter();
         switches.filter_map(|(name, switch, ports)| {
-            Some((name.as_str(), self.kernel.component(*switch)?, ports.as_slice()))
+            Some((
+                name.as_str(),
+                self.kernel.component(*switch)?,
+                ports.as_slice(),
+            ))
         })
     }
 }
@@ -168,7 +181,13 @@ fn names(description: &Description) -> Result<BTreeMap<&str, Part>, DescriptionE
         if !description.host.iter().any(|it| it.name == card.host) {
             return refuse(format!("a card is in `{}`, which is no host", card.host));
         }
-        if description.card.iter().filter(|it| it.host == card.host).count() > 1 {
+        if description
+            .card
+            .iter()
+            .filter(|it| it.host == card.host)
+            .count()
+            > 1
+        {
             return refuse(format!("host `{}` has two cards", card.host));
         }
     }
@@ -192,7 +211,10 @@ impl Links {
     }
 }
 
-fn links(description: &Description, names: &BTreeMap<&str, Part>) -> Result<Links, DescriptionError> {
+fn links(
+    description: &Description,
+    names: &BTreeMap<&str, Part>,
+) -> Result<Links, DescriptionError> {
     let mut ports = vec![0; description.host.len() + description.switch.len()];
     let mut links = Vec::new();
     for link in &description.link {
@@ -201,7 +223,11 @@ fn links(description: &Description, names: &BTreeMap<&str, Part>) -> Result<Link
             let part = match names.get(name.as_str()) {
                 Some(Part::Host(number)) => *number,
                 Some(Part::Switch(number)) => description.host.len() + number,
-                None => return refuse(format!("a link leads to `{name}`, which is no host and no switch")),
+                None => {
+                    return refuse(format!(
+                        "a link leads to `{name}`, which is no host and no switch"
+                    ));
+                }
             };
             ends.push(End {
                 part,
@@ -218,7 +244,9 @@ fn links(description: &Description, names: &BTreeMap<&str, Part>) -> Result<Link
 /// The seed of a wire's faults: a function of the run's seed, and of the place.
 fn seed_of(seed: u64, part: &str, port: usize) -> u64 {
     let bytes = part.bytes().chain((port as u64).to_le_bytes());
-    bytes.fold(seed, |seed, byte| SplitMix64::new(seed ^ u64::from(byte)).next_u64())
+    bytes.fold(seed, |seed, byte| {
+        SplitMix64::new(seed ^ u64::from(byte)).next_u64()
+    })
 }
 
 fn address(number: usize) -> Address {
@@ -230,26 +258,39 @@ fn address(number: usize) -> Address {
     }
 }
 
-fn protection(digest: Option<&DigestText>, prepare: Prepare<'_>) -> Result<Option<Protection>, DescriptionError> {
+fn protection(
+    digest: Option<&DigestText>,
+    prepare: Prepare<'_>,
+) -> Result<Option<Protection>, DescriptionError> {
     let Some(digest) = digest else {
         return Ok(None);
     };
     let operator = prepare(&digest.operator);
     let protection = operator.and_then(|operator| {
-        let framing = digest.framing().map_err(|wrong| SetupError::Parameter(wrong.0))?;
+        let framing = digest
+            .framing()
+            .map_err(|wrong| SetupError::Parameter(wrong.0))?;
         Protection::new(operator, framing)
     });
-    let wrong = |wrong: SetupError| DescriptionError(format!("digest `{}`: {wrong}", digest.operator));
+    let wrong =
+        |wrong: SetupError| DescriptionError(format!("digest `{}`: {wrong}", digest.operator));
     protection.map(Some).map_err(wrong)
 }
 
-fn host_of(description: &Description, number: usize, prepare: Prepare<'_>) -> Result<Host, DescriptionError> {
+fn host_of(
+    description: &Description,
+    number: usize,
+    prepare: Prepare<'_>,
+) -> Result<Host, DescriptionError> {
     let text = &description.host[number];
     let config = description.tcp.config()?;
     let mut openings = Vec::new();
     for (count, connect) in text.connect.iter().enumerate() {
         let Some(to) = description.host.iter().position(|it| it.name == connect.to) else {
-            return refuse(format!("`{}` connects to `{}`, which is no host", text.name, connect.to));
+            return refuse(format!(
+                "`{}` connects to `{}`, which is no host",
+                text.name, connect.to
+            ));
         };
         if to == number {
             return refuse(format!("`{}` connects to itself", text.name));
@@ -277,20 +318,37 @@ fn host_of(description: &Description, number: usize, prepare: Prepare<'_>) -> Re
         })
         .collect();
     let protection = protection(text.digest.as_ref(), prepare)?;
-    Ok(Host::new(text.model()?, address(number), openings, listening?, protection))
+    Ok(Host::new(
+        text.model()?,
+        address(number),
+        openings,
+        listening?,
+        protection,
+    ))
 }
 
 /// The card of a host, and the latency between both.
-fn card_of(description: &Description, host: &HostText, wire: Wire, prepare: Prepare<'_>) -> Result<(Card, u64), DescriptionError> {
+fn card_of(
+    description: &Description,
+    host: &HostText,
+    wire: Wire,
+    prepare: Prepare<'_>,
+) -> Result<(Card, u64), DescriptionError> {
     let Some(text) = description.card.iter().find(|it| it.host == host.name) else {
-        return Ok((Card::new(CardModel::default(), wire, Vec::new(), None), PCIE_PS));
+        return Ok((
+            Card::new(CardModel::default(), wire, Vec::new(), None),
+            PCIE_PS,
+        ));
     };
     let (model, pcie_ps) = text.model()?;
     let stages: Result<Vec<_>, _> = text.stage.iter().map(|stage| stage.model()).collect();
     let stages = stages?;
     let protection = protection(text.digest.as_ref(), prepare)?;
     if protection.is_some() && stages.is_empty() {
-        return refuse(format!("the card of `{}` computes digests, but has no stage that does", host.name));
+        return refuse(format!(
+            "the card of `{}` computes digests, but has no stage that does",
+            host.name
+        ));
     }
     Ok((Card::new(model, wire, stages, protection), pcie_ps))
 }
@@ -354,7 +412,9 @@ mod tests {
             assert!(system.run().expect("nothing fails"));
             let (_, server) = system.hosts().next().expect("a server");
             let flows = server.flows().iter();
-            let flows: Vec<_> = flows.map(|it| (it.finished_ps, it.endpoint.delivered_bytes())).collect();
+            let flows: Vec<_> = flows
+                .map(|it| (it.finished_ps, it.endpoint.delivered_bytes()))
+                .collect();
             assert!(flows.iter().all(|&(_, bytes)| bytes == 1_000_000));
             // A gigabit a second carries a million bytes in no less than eight milliseconds.
             let [first, second] = [0, 1].map(|at| flows[at].0.expect("it has finished"));
@@ -372,21 +432,36 @@ mod tests {
         let with = |from: &str, to: &str| {
             let text = THREE.replacen(from, to, 1);
             assert_ne!(text, THREE);
-            assemble(&text, 1).err().map(|it| it.to_string()).unwrap_or_default()
+            assemble(&text, 1)
+                .err()
+                .map(|it| it.to_string())
+                .unwrap_or_default()
         };
         for (from, to, said) in [
             ("loss =", "lose =", "unknown field `lose`"),
             ("loss = 0.001", "loss = 1.5", "no probability"),
-            ("\"switch\", \"a\"", "\"switch\", \"c\"", "`c`, which is no host"),
+            (
+                "\"switch\", \"a\"",
+                "\"switch\", \"c\"",
+                "`c`, which is no host",
+            ),
             ("name = \"b\"", "name = \"a\"", "two parts are called `a`"),
             ("\"crc32c\"", "\"rot13\"", "no `rot13`"),
-            ("to = \"server\"", "to = \"switch\"", "`switch`, which is no host"),
+            (
+                "to = \"server\"",
+                "to = \"switch\"",
+                "`switch`, which is no host",
+            ),
             ("\"send\"", "\"receive\"", "send or ask"),
             ("bytes = 1_000_000", "requests = 5", "needs bytes"),
             ("stage = [{ name = \"crc\", job_ns = 100 }]", "", "no stage"),
             ("job_ns = 100", "job_ns = -1", "no time"),
             ("rate_gbps = 1", "rate_gbps = 0", "rate_gbps"),
-            ("ends = [\"b\", \"switch\"]", "ends = [\"a\", \"switch\"]", "has one link"),
+            (
+                "ends = [\"b\", \"switch\"]",
+                "ends = [\"a\", \"switch\"]",
+                "has one link",
+            ),
             ("host = \"b\"", "host = \"c\"", "`c`, which is no host"),
         ] {
             let why = with(from, to);

@@ -348,7 +348,11 @@ impl Card {
     fn interrupt(&mut self, context: &mut Context<'_, Message>) {
         let now_ps = context.now_ps();
         self.is_armed = false;
-        while self.leaving_ps.front().is_some_and(|&left_ps| left_ps <= now_ps) {
+        while self
+            .leaving_ps
+            .front()
+            .is_some_and(|&left_ps| left_ps <= now_ps)
+        {
             self.leaving_ps.pop_front();
             self.news.sent += 1;
         }

@@ -289,11 +289,17 @@ impl TcpText {
         config.algorithm = match self.congestion.as_deref() {
             None | Some("cubic") => tcp::Algorithm::Cubic,
             Some("newreno") => tcp::Algorithm::NewReno,
-            Some(other) => return refuse(format!("tcp: congestion is cubic or newreno, not `{other}`")),
+            Some(other) => {
+                return refuse(format!(
+                    "tcp: congestion is cubic or newreno, not `{other}`"
+                ));
+            }
         };
         if let Some(bytes) = self.buffer_bytes {
             if bytes < 1 << 12 || bytes >= 1 << 24 {
-                return refuse(format!("tcp: buffer_bytes is 4096 to 16777215, not {bytes}"));
+                return refuse(format!(
+                    "tcp: buffer_bytes is 4096 to 16777215, not {bytes}"
+                ));
             }
             config.receive_buffer_bytes = bytes;
         }
@@ -328,7 +334,8 @@ impl DigestText {
     pub(crate) fn framing(&self) -> Result<Framing, DescriptionError> {
         let known = [Framing::Length, Framing::Mark];
         let found = known.into_iter().find(|it| it.name() == self.framing);
-        let wrong = || DescriptionError(format!("framing is length or mark, not `{}`", self.framing));
+        let wrong =
+            || DescriptionError(format!("framing is length or mark, not `{}`", self.framing));
         found.ok_or_else(wrong)
     }
 }
@@ -349,7 +356,9 @@ impl ListenText {
                 request_bytes: needed("answer", "request_bytes", self.request_bytes)?,
                 answer_bytes: needed("answer", "answer_bytes", self.answer_bytes)?,
             }),
-            other => refuse(format!("a host that listens does receive or answer, not `{other}`")),
+            other => refuse(format!(
+                "a host that listens does receive or answer, not `{other}`"
+            )),
         }
     }
 }
@@ -365,7 +374,9 @@ impl ConnectText {
                 request_bytes: needed("ask", "request_bytes", self.request_bytes)?,
                 answer_bytes: needed("ask", "answer_bytes", self.answer_bytes)?,
             }),
-            other => refuse(format!("a host that connects does send or ask, not `{other}`")),
+            other => refuse(format!(
+                "a host that connects does send or ask, not `{other}`"
+            )),
         }
     }
 }
@@ -379,7 +390,9 @@ impl CardText {
         let model = CardModel {
             dma_ps: ns(&at("dma_ns"), self.dma_ns, usual.dma_ps)?,
             dma_byte_ps: self.dma_byte_ps.unwrap_or(usual.dma_byte_ps),
-            receive_descriptors: self.receive_descriptors.unwrap_or(usual.receive_descriptors),
+            receive_descriptors: self
+                .receive_descriptors
+                .unwrap_or(usual.receive_descriptors),
             interrupt_gap_ps: ns(&at("interrupt_gap_us"), gap, usual.interrupt_gap_ps)?,
         };
         Ok((model, ns(&at("pcie_ns"), self.pcie_ns, PCIE_PS)?))
@@ -423,7 +436,8 @@ impl LinkText {
     /// The wire of one direction, and its latency.
     pub(crate) fn model(&self) -> Result<(WireModel, u64), DescriptionError> {
         let usual = WireModel::default();
-        let at = |field: &str| format!("link of `{}` and `{}`, {field}", self.ends[0], self.ends[1]);
+        let at =
+            |field: &str| format!("link of `{}` and `{}`, {field}", self.ends[0], self.ends[1]);
         let rate_bps = self.rate_gbps.map_or(usual.rate_bps as f64, |it| it * 1e9);
         if !(1e3..=1e13).contains(&rate_bps) {
             return refuse(at("rate_gbps: a link has 0.000001 to 10000"));

@@ -74,7 +74,9 @@ impl Stream {
     #[inline]
     fn word(self, number: u64) -> u64 {
         let step = 0x9e37_79b9_7f4a_7c15u64;
-        let mut z = self.seed.wrapping_add(step.wrapping_mul(number.wrapping_add(1)));
+        let mut z = self
+            .seed
+            .wrapping_add(step.wrapping_mul(number.wrapping_add(1)));
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
@@ -184,7 +186,12 @@ impl Frame {
     /// # Panics
     /// If the headers are longer than [`HEAD_BYTES_MAX`].
     pub fn new(head: &[u8], stream: Stream, body_bytes: u32, now_ps: u64) -> Box<Self> {
-        Box::new(Self::of(head, Body::Stream(stream, body_bytes), true, now_ps))
+        Box::new(Self::of(
+            head,
+            Body::Stream(stream, body_bytes),
+            true,
+            now_ps,
+        ))
     }
 
     /// A frame that came from outside.
@@ -196,7 +203,12 @@ impl Frame {
             return Err(NoFrame { bytes: bytes.len() });
         }
         let (head, body) = bytes.split_at(header_bytes(bytes));
-        Ok(Box::new(Self::of(head, Body::Bytes(body.to_vec()), false, now_ps)))
+        Ok(Box::new(Self::of(
+            head,
+            Body::Bytes(body.to_vec()),
+            false,
+            now_ps,
+        )))
     }
 
     fn of(head: &[u8], body: Body, is_unsummed: bool, now_ps: u64) -> Self {
@@ -251,7 +263,9 @@ impl Frame {
     pub fn ipv4(&self) -> Option<(Ipv4Addr, Ipv4Addr, u8)> {
         let head = self.head();
         let is_ipv4 = head.len() >= ETHERNET_BYTES + 20 && head[12..14] == ETHERTYPE_IPV4;
-        let at = |from: usize| Ipv4Addr::from(<[u8; 4]>::try_from(&head[from..from + 4]).expect("four bytes"));
+        let at = |from: usize| {
+            Ipv4Addr::from(<[u8; 4]>::try_from(&head[from..from + 4]).expect("four bytes"))
+        };
         is_ipv4.then(|| (at(26), at(30), head[23]))
     }
 
@@ -472,7 +486,9 @@ mod tests {
     /// A TCP segment or a UDP datagram of five bytes.
     fn stream_frame(protocol: u8) -> Box<Frame> {
         let layer4: &[u8] = match protocol {
-            TCP => &[0x13, 0x88, 0x14, 0x51, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0],
+            TCP => &[
+                0x13, 0x88, 0x14, 0x51, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0,
+            ],
             _ => &[0x13, 0x88, 0x14, 0x51, 0, 13, 0, 0],
         };
         let total = (20 + layer4.len() + 5) as u16;

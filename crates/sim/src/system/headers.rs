@@ -133,7 +133,11 @@ pub fn read(head: &[u8], payload_len: u32, numbers: Numbers, near: (u64, u64)) -
             flags = flags.with(flag);
         }
     }
-    let shift = if flags.contains(Flags::SYN) { 0 } else { WINDOW_SHIFT };
+    let shift = if flags.contains(Flags::SYN) {
+        0
+    } else {
+        WINDOW_SHIFT
+    };
     let mut segment = Segment {
         sequence: numbers.own.from_wire(word(4), near.0),
         acknowledgement: 0,
@@ -239,9 +243,15 @@ mod tests {
             }
             let mut head = [0; HEAD_BYTES_MAX];
             let bytes = write(&from, &to, &segment, numbers, &mut head);
-            assert_eq!(bytes, 14 + (segment.ipv4_bytes() - segment.payload_len) as usize);
+            assert_eq!(
+                bytes,
+                14 + (segment.ipv4_bytes() - segment.payload_len) as usize
+            );
             assert_eq!(ports(&head[..bytes]), Some((5001, 80)));
-            let near = (segment.sequence + number(1 << 30), segment.acknowledgement + number(1 << 30));
+            let near = (
+                segment.sequence + number(1 << 30),
+                segment.acknowledgement + number(1 << 30),
+            );
             let read = read(&head[..bytes], segment.payload_len, numbers, near);
             assert_eq!(read, Some(segment));
             // Cut short, it is refused, or read as what is left; it never panics.

@@ -265,7 +265,14 @@ impl Host {
     }
 
     /// Adds a connection to a core.
-    fn add(&mut self, own: Address, peer: Address, application: Application, endpoint: Endpoint, now_ps: u64) -> usize {
+    fn add(
+        &mut self,
+        own: Address,
+        peer: Address,
+        application: Application,
+        endpoint: Endpoint,
+        now_ps: u64,
+    ) -> usize {
         let number = self.flows.len();
         let seed = seed(own, peer);
         let peer_seed = self::seed(peer, own);
@@ -291,7 +298,8 @@ impl Host {
             is_closing: false,
             armed_ps: u64::MAX,
         });
-        self.by_address.insert((peer.ip, peer.port, own.port), number);
+        self.by_address
+            .insert((peer.ip, peer.port, own.port), number);
         let core = number % self.cores.len();
         self.cores[core].flows.push(number);
         number
@@ -364,7 +372,11 @@ impl Host {
     }
 
     /// The next segment of the core's connections, in turns, if the ring has room.
-    fn begin_send(&mut self, core: usize, context: &mut Context<'_, Message>) -> Option<(Box<Frame>, u64)> {
+    fn begin_send(
+        &mut self,
+        core: usize,
+        context: &mut Context<'_, Message>,
+    ) -> Option<(Box<Frame>, u64)> {
         if self.in_ring >= self.model.ring {
             return None;
         }
@@ -419,7 +431,11 @@ impl Host {
             return;
         }
         flow.armed_ps = u64::MAX;
-        if flow.endpoint.deadline().is_some_and(|deadline_ps| deadline_ps <= now_ps) {
+        if flow
+            .endpoint
+            .deadline()
+            .is_some_and(|deadline_ps| deadline_ps <= now_ps)
+        {
             flow.endpoint.expire(now_ps);
         }
         self.arm(number, context);

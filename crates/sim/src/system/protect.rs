@@ -12,9 +12,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dpb_core::{
-    Buf, Completion, Items, Job, Memory, Operator, OutputShape, Queue, SetupError,
-};
+use dpb_core::{Buf, Completion, Items, Job, Memory, Operator, OutputShape, Queue, SetupError};
 
 use super::frame::{FRAME_BYTES_MIN, Frame};
 
@@ -85,7 +83,12 @@ pub struct Protection {
 
 impl fmt::Debug for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Protection({}, {})", self.operator.spec(), self.framing.name())
+        write!(
+            f,
+            "Protection({}, {})",
+            self.operator.spec(),
+            self.framing.name()
+        )
     }
 }
 
@@ -97,7 +100,9 @@ impl Protection {
     pub fn new(operator: Arc<dyn Operator>, framing: Framing) -> Result<Self, SetupError> {
         let refuse = |why: &str| SetupError::Parameter(format!("`{}` {why}", operator.spec()));
         let OutputShape::Fixed(digest_bytes) = operator.shape() else {
-            return Err(refuse("gives outputs of any length; a digest has one length"));
+            return Err(refuse(
+                "gives outputs of any length; a digest has one length",
+            ));
         };
         if digest_bytes == 0 || digest_bytes > 64 {
             return Err(refuse("gives digests that are not of 1 to 64 bytes"));
@@ -238,8 +243,8 @@ const ITEM_BYTES_MAX: usize = 16 << 10;
 
 impl Lane {
     fn open(operator: &Arc<dyn Operator>) -> Result<Self, SetupError> {
-        let [item, output] =
-            [ITEM_BYTES_MAX, 64].map(|bytes| Buf::zeroed(bytes).ok_or(SetupError::OutOfMemory { len: bytes }));
+        let [item, output] = [ITEM_BYTES_MAX, 64]
+            .map(|bytes| Buf::zeroed(bytes).ok_or(SetupError::OutOfMemory { len: bytes }));
         let job = Job::new(0, item?, Items::fixed(0, 1), output?, operator.shape());
         Ok(Self {
             queue: Arc::clone(operator).open(NonZeroU32::MIN)?,
@@ -284,7 +289,8 @@ mod tests {
     fn protection(framing: Framing) -> Protection {
         let backend = Sample::new(None);
         let operator = backend.prepare(&OpSpec::from(spec::Crc32c));
-        Protection::new(operator.expect("the sample computes CRC-32C"), framing).expect("four bytes")
+        Protection::new(operator.expect("the sample computes CRC-32C"), framing)
+            .expect("four bytes")
     }
 
     /// An IPv4 packet of so many bytes with its header, or an ARP frame.
@@ -316,7 +322,10 @@ mod tests {
                 let before = bytes(&sent);
                 protection.protect(&mut sent).expect("a digest");
                 let on_wire = bytes(&sent);
-                assert_eq!(on_wire.len(), before.len().max(60) + protection.trailer_bytes());
+                assert_eq!(
+                    on_wire.len(),
+                    before.len().max(60) + protection.trailer_bytes()
+                );
                 let mut padded = before.clone();
                 padded.resize(before.len().max(60), 0);
                 let digest = crc32c(&padded).to_le_bytes();
@@ -353,7 +362,10 @@ mod tests {
             for bit in 0..sent.bytes() * 8 {
                 let mut spoilt = sent.clone();
                 spoilt.flip(bit);
-                for mut received in [spoilt.clone(), Frame::from_bytes(&bytes(&spoilt), 0).expect("a frame")] {
+                for mut received in [
+                    spoilt.clone(),
+                    Frame::from_bytes(&bytes(&spoilt), 0).expect("a frame"),
+                ] {
                     let verdict = protection.verify(&mut received).expect("a verdict");
                     assert_ne!(verdict, Verdict::Right, "{framing:?}, bit {bit}");
                 }

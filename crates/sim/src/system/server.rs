@@ -54,7 +54,11 @@ impl Server {
     /// A job comes that needs a server for `cost_ps`. Jobs come in the order of time. `None` if the queue is full.
     #[inline]
     pub fn serve(&mut self, now_ps: u64, cost_ps: u64) -> Option<Service> {
-        while self.begins_ps.front().is_some_and(|&begin_ps| begin_ps <= now_ps) {
+        while self
+            .begins_ps
+            .front()
+            .is_some_and(|&begin_ps| begin_ps <= now_ps)
+        {
             self.begins_ps.pop_front();
         }
         let waiting = self.begins_ps.len();
@@ -111,7 +115,9 @@ mod tests {
     fn jobs_wait_for_the_server_that_is_free_first() {
         let mut server = Server::new(2, 1);
         let serve = |server: &mut Server, now_ps, cost_ps| {
-            server.serve(now_ps, cost_ps).map(|it| (it.begin_ps, it.end_ps))
+            server
+                .serve(now_ps, cost_ps)
+                .map(|it| (it.begin_ps, it.end_ps))
         };
         assert_eq!(serve(&mut server, 0, 10), Some((0, 10)));
         assert_eq!(serve(&mut server, 0, 4), Some((0, 4)));

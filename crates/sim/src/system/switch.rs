@@ -77,7 +77,11 @@ impl Switch {
             return;
         };
         let now_ps = context.now_ps();
-        let queued_bytes: u64 = self.wires.iter_mut().map(|it| it.queued_bytes(now_ps)).sum();
+        let queued_bytes: u64 = self
+            .wires
+            .iter_mut()
+            .map(|it| it.queued_bytes(now_ps))
+            .sum();
         let queued_bytes = queued_bytes + frame.bytes() as u64;
         if queued_bytes > self.model.buffer_bytes {
             self.usage.buffer_full += 1;

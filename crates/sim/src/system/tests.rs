@@ -129,8 +129,12 @@ fn system(setting: &Setting) -> System {
     for number in 0..3 {
         plan.join((hosts[number], 0), (cards[number], card::HOST), 300_000)
             .expect("free ports");
-        plan.join((cards[number], card::WIRE), (switch, number), MICROSECOND_PS)
-            .expect("free ports");
+        plan.join(
+            (cards[number], card::WIRE),
+            (switch, number),
+            MICROSECOND_PS,
+        )
+        .expect("free ports");
     }
     System {
         kernel: plan.build(setting.threads),
@@ -162,20 +166,45 @@ impl System {
                 return;
             }
         }
-        panic!("the transfers have not finished in {} ps", self.kernel.now_ps());
+        panic!(
+            "the transfers have not finished in {} ps",
+            self.kernel.now_ps()
+        );
     }
 
     /// Everything that is counted, as text.
     fn record(&self) -> String {
         let hosts = (0..3).map(|number| {
             let host = self.host(number);
-            let flows: Vec<_> = host.flows().iter().map(|it| (it.opened_ps, it.finished_ps, it.endpoint.delivered_bytes(), *it.endpoint.sender().statistics())).collect();
-            format!("{:?} {:?} {:?} {flows:?}\n", host.usage(), host.ways(), host.protection())
+            let flows: Vec<_> = host
+                .flows()
+                .iter()
+                .map(|it| {
+                    (
+                        it.opened_ps,
+                        it.finished_ps,
+                        it.endpoint.delivered_bytes(),
+                        *it.endpoint.sender().statistics(),
+                    )
+                })
+                .collect();
+            format!(
+                "{:?} {:?} {:?} {flows:?}\n",
+                host.usage(),
+                host.ways(),
+                host.protection()
+            )
         });
         let cards = (0..3).map(|number| {
             let card = self.card(number);
             let stages: Vec<_> = card.stages().collect();
-            format!("{:?} {:?} {:?} {stages:?} {:?}\n", card.usage(), card.wire_usage(), card.dma(), card.protection())
+            format!(
+                "{:?} {:?} {:?} {stages:?} {:?}\n",
+                card.usage(),
+                card.wire_usage(),
+                card.dma(),
+                card.protection()
+            )
         });
         let switch: &Switch = self.kernel.component(self.switch).expect("a switch");
         let wires: Vec<_> = (0..3).map(|port| switch.wire_usage(port)).collect();
@@ -199,14 +228,21 @@ impl System {
             let fates = card.to_host + card.no_descriptor + card.stage_full + card.refused;
             assert_eq!(card.received, fates);
             assert_eq!(host.received, card.to_host);
-            let fates = host.accepted + host.foreign + host.unwanted + host.sum_wrong + host.refused;
+            let fates =
+                host.accepted + host.foreign + host.unwanted + host.sum_wrong + host.refused;
             assert_eq!(host.received, fates);
         }
         let usage = switch.usage();
         assert_eq!(usage.frames, into_switch);
-        let offered: u64 = (0..3).filter_map(|port| switch.wire_usage(port)).map(|it| it.offered).sum();
+        let offered: u64 = (0..3)
+            .filter_map(|port| switch.wire_usage(port))
+            .map(|it| it.offered)
+            .sum();
         // A flooded frame is offered to two ports.
-        assert_eq!(offered, usage.frames + usage.flooded - usage.turned_back - usage.buffer_full);
+        assert_eq!(
+            offered,
+            usage.frames + usage.flooded - usage.turned_back - usage.buffer_full
+        );
     }
 }
 

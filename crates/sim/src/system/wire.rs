@@ -226,7 +226,10 @@ mod tests {
         assert_eq!(end_ps(&wire.send(0, frame(1000, 0))), Some(819_200));
         assert_eq!(end_ps(&wire.send(0, frame(1000, 0))), Some(1_638_400));
         assert_eq!(end_ps(&wire.send(819_199, frame(60, 819_199))), None);
-        assert_eq!(end_ps(&wire.send(819_200, frame(1000, 819_200))), Some(2_457_600));
+        assert_eq!(
+            end_ps(&wire.send(819_200, frame(1000, 819_200))),
+            Some(2_457_600)
+        );
         let usage = wire.usage();
         assert_eq!((usage.offered, usage.sent, usage.dropped), (4, 3, 1));
         assert_eq!(usage.queued_bytes_max, 2000);
@@ -267,7 +270,10 @@ mod tests {
         // Four standard deviations of a binomial distribution.
         let near = |count: u64, of: f64, p: f64| {
             let deviation = (of * p * (1.0 - p)).sqrt();
-            assert!((count as f64 - of * p).abs() < 4.0 * deviation, "{count} of {of}, {p}");
+            assert!(
+                (count as f64 - of * p).abs() < 4.0 * deviation,
+                "{count} of {of}, {p}"
+            );
         };
         near(usage.lost, 20_000.0, 0.1);
         near(usage.flipped, 18_000.0, 0.2);
