@@ -14,6 +14,7 @@ pub mod faulty;
 pub mod kernel;
 pub mod link;
 pub mod modelled;
+pub mod simbricks;
 pub mod simulation;
 pub mod system;
 pub mod tcp;
