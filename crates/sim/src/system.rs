@@ -5,6 +5,7 @@
 
 pub mod card;
 pub mod frame;
+pub mod gate;
 pub mod headers;
 pub mod host;
 pub mod message;
@@ -15,6 +16,7 @@ pub mod wire;
 
 pub use card::{Card, CardModel, CardUsage, StageModel};
 pub use frame::{Frame, Journey, Leg, Stream};
+pub use gate::{Gate, GateError, GateUsage, GateWatch};
 pub use headers::Address;
 pub use host::{Application, Flow, Host, HostModel, HostUsage, Listening, Opening, Ways};
 pub use message::{Interrupt, Message};
