@@ -19,11 +19,12 @@ pub trait Outside<M>: Send {
     /// The promise of the other side: no message with an earlier time follows. Asked for after [`Outside::receive`] had nothing.
     fn promise_ps(&self) -> u64;
 
-    /// Tells the other side that everything before this time has happened here.
+    /// Tells the other side that everything before this time has happened here. False if there is no room; it is then told again, and a run does
+    /// not end before.
     ///
     /// # Errors
     /// If the peer is gone or breaks the protocol.
-    fn reach(&mut self, now_ps: u64) -> Result<(), OutsideError>;
+    fn reach(&mut self, now_ps: u64) -> Result<bool, OutsideError>;
 
     /// Called while nothing can happen before the other side promises more. `next_ps` is the time of the next event here. By default the
     /// thread lets others run.

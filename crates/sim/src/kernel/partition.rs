@@ -165,8 +165,8 @@ impl<M: Send + 'static> Partition<M> {
             self.handle_before(horizon_ps)?;
             let next_ps = self.next_ps(horizon_ps);
             self.promise(next_ps);
-            self.reach(next_ps.min(end_ps))?;
-            if next_ps > end_ps {
+            let is_known = self.reach(next_ps.min(end_ps))?;
+            if next_ps > end_ps && is_known {
                 return Ok(());
             }
             if self.handled != handled {
@@ -271,19 +271,22 @@ impl<M: Send + 'static> Partition<M> {
         }
     }
 
-    /// Hands a message to its outside, however long that takes.
+    /// Hands a message to its outside, however long that takes. Meanwhile messages are taken in: of kernels that wait for each other to take, none
+    /// would ever go on.
     fn leave(&mut self, event: Event<M>) -> Result<(), Failure> {
         let (now_ps, number) = (event.due_ps, event.outside());
         let What::Leaves(mut message) = event.what else {
             return Ok(());
         };
-        let exit = &mut self.exits[number];
         loop {
+            let exit = &mut self.exits[number];
             let sent = exit.outside.send(now_ps, message);
             match sent.map_err(|wrong| exit.failure(now_ps, wrong))? {
                 None => return Ok(()),
                 Some(back) => message = back,
             }
+            self.take_in(now_ps)?;
+            let exit = &mut self.exits[number];
             let waited = exit.outside.wait(now_ps);
             waited.map_err(|wrong| exit.failure(now_ps, wrong))?;
         }
@@ -300,12 +303,14 @@ impl<M: Send + 'static> Partition<M> {
         }
     }
 
-    fn reach(&mut self, now_ps: u64) -> Result<(), Failure> {
+    /// Tells all outsides how far this is; false if one has no room for that.
+    fn reach(&mut self, now_ps: u64) -> Result<bool, Failure> {
+        let mut is_known = true;
         for exit in &mut self.exits {
             let reached = exit.outside.reach(now_ps);
-            reached.map_err(|wrong| exit.failure(now_ps, wrong))?;
+            is_known &= reached.map_err(|wrong| exit.failure(now_ps, wrong))?;
         }
-        Ok(())
+        Ok(is_known)
     }
 
     fn wait(&mut self) -> Result<(), Failure> {

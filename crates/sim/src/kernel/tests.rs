@@ -208,13 +208,13 @@ impl Outside<u64> for Echo {
         self.reached_ps + self.latency_ps
     }
 
-    fn reach(&mut self, now_ps: u64) -> Result<(), OutsideError> {
+    fn reach(&mut self, now_ps: u64) -> Result<bool, OutsideError> {
         assert!(now_ps >= self.reached_ps);
         self.reached_ps = now_ps;
         self.reached.lock().expect("one thread").push(now_ps);
         match now_ps >= self.fails_at_ps {
             true => Err(OutsideError("the peer has left".to_owned())),
-            false => Ok(()),
+            false => Ok(true),
         }
     }
 }

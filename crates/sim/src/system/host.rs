@@ -154,7 +154,7 @@ pub struct Flow {
     pub own: Address,
     /// The addresses of the other end.
     pub peer: Address,
-    /// When it was opened.
+    /// When it was opened; at the end that did not open it, when the frame that did so came to be, as far as that frame remembers.
     pub opened_ps: u64,
     /// When the application had all that it waits for: the last acknowledgement, the last answer, the peer's end.
     pub finished_ps: Option<u64>,
