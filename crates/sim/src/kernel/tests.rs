@@ -69,8 +69,11 @@ impl Walker {
     }
 }
 
-/// A random graph: joints of two ends with a latency.
-fn graph(random: &mut SplitMix64) -> (Vec<usize>, Vec<([(usize, usize); 2], u64)>) {
+/// Two ports, by component, and the latency between them.
+type Joint = ([(usize, usize); 2], u64);
+
+/// A random graph: the number of ports of each component, and the joints.
+fn graph(random: &mut SplitMix64) -> (Vec<usize>, Vec<Joint>) {
     let mut ports = vec![0; 2 + random.below(6)];
     let mut joints = Vec::new();
     for _ in 0..ports.len() + random.below(6) {

@@ -296,7 +296,7 @@ impl TcpText {
             }
         };
         if let Some(bytes) = self.buffer_bytes {
-            if bytes < 1 << 12 || bytes >= 1 << 24 {
+            if !(1 << 12..1 << 24).contains(&bytes) {
                 return refuse(format!(
                     "tcp: buffer_bytes is 4096 to 16777215, not {bytes}"
                 ));

@@ -32,6 +32,9 @@ use super::message::Message;
 /// Attempts to send TERMINATE while the ring is full: a peer that reads at all makes room within a few.
 const FAREWELLS: u32 = 10_000;
 
+/// The time at which bytes arrive, and the frame that they are.
+type Arrival = (u64, Result<Box<Frame>, NoFrame>);
+
 /// The reason why a link cannot be a gate of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
@@ -169,7 +172,7 @@ impl Gate {
     }
 
     /// The next frame that has come, and the time at which it arrives. The kernel keeps what is not due yet, so everything is taken that is there.
-    fn take(&mut self) -> Result<Option<(u64, Result<Box<Frame>, NoFrame>)>, Error> {
+    fn take(&mut self) -> Result<Option<Arrival>, Error> {
         let Some(received) = self.endpoint.poll(u64::MAX)? else {
             return Ok(None);
         };

@@ -415,11 +415,10 @@ impl Host {
     /// Sets a connection's timer, if none is set that runs out as early.
     fn arm(&mut self, number: usize, context: &mut Context<'_, Message>) {
         let flow = &mut self.flows[number];
-        if let Some(deadline_ps) = flow.endpoint.deadline() {
-            if deadline_ps < flow.armed_ps {
-                flow.armed_ps = deadline_ps;
-                context.wake_at(deadline_ps, FLOW + number as u64);
-            }
+        let deadline_ps = flow.endpoint.deadline();
+        if let Some(deadline_ps) = deadline_ps.filter(|&it| it < flow.armed_ps) {
+            flow.armed_ps = deadline_ps;
+            context.wake_at(deadline_ps, FLOW + number as u64);
         }
     }
 
