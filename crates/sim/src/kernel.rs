@@ -19,6 +19,8 @@
 //! gives promises too; one in real time promises the time of the wall clock.
 
 mod channel;
+mod event;
+mod link;
 mod outside;
 mod partition;
 mod placement;
@@ -32,7 +34,8 @@ pub use channel::Context;
 pub use outside::{Outside, OutsideError};
 
 use channel::{Channel, Place};
-use partition::{Link, Partition};
+use link::Link;
+use partition::Partition;
 use placement::{Edge, place};
 
 /// Picoseconds of a nanosecond, and of longer units.

@@ -1,9 +1,9 @@
 //! Channels between ports, and what a component may do while it handles an event.
 
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::partition::LinkOut;
+use super::event::{Event, port_number};
+use super::link::LinkOut;
 
 /// A way from a port to another.
 #[derive(Debug)]
@@ -39,100 +39,6 @@ impl Channel {
             last_ps: 0,
             place,
         }
-    }
-}
-
-/// Something that happens to a component.
-#[derive(Debug)]
-pub(super) struct Event<M> {
-    pub(super) due_ps: u64,
-    /// The component in the upper half, where the event came from in the lower.
-    order: u64,
-    /// Counts the events of one origin.
-    number: u64,
-    pub(super) what: What<M>,
-}
-
-/// The kinds of events.
-#[derive(Debug)]
-pub(super) enum What<M> {
-    Message(M),
-    Timer(u64),
-    /// A message that leaves the kernel.
-    Leaves(M),
-}
-
-/// The origin of timers, behind all ports.
-const TIMER: u32 = u32::MAX;
-/// The origin of messages that leave: behind timers, as a component of its own would be.
-const LEAVES: u32 = u32::MAX - 1;
-
-fn port_number(port: usize) -> u32 {
-    let number = u32::try_from(port).ok().filter(|&it| it < LEAVES);
-    number.expect("fewer than 2^32 - 2 ports")
-}
-
-impl<M> Event<M> {
-    fn new(due_ps: u64, component: u32, origin: u32, number: u64, what: What<M>) -> Self {
-        Self {
-            due_ps,
-            order: u64::from(component) << 32 | u64::from(origin),
-            number,
-            what,
-        }
-    }
-
-    /// A message that came from outside.
-    pub(super) fn from_outside(
-        due_ps: u64,
-        component: u32,
-        port: u32,
-        number: u64,
-        message: M,
-    ) -> Self {
-        Self::new(due_ps, component, port, number, What::Message(message))
-    }
-
-    pub(super) fn component(&self) -> usize {
-        (self.order >> 32) as usize
-    }
-
-    /// The port at which a message arrives, or the outside by which it leaves.
-    pub(super) fn port(&self) -> usize {
-        (self.order & u64::from(u32::MAX)) as usize
-    }
-
-    /// The outside by which a message leaves.
-    pub(super) fn outside(&self) -> usize {
-        (self.number >> OUTSIDE_SHIFT) as usize
-    }
-
-    fn key(&self) -> (u64, u64, u64) {
-        (self.due_ps, self.order, self.number)
-    }
-}
-
-/// The number of a message that leaves has the outside above these bits.
-const OUTSIDE_SHIFT: u32 = 48;
-
-impl<M> PartialEq for Event<M> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl<M> Eq for Event<M> {}
-
-impl<M> PartialOrd for Event<M> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The earliest is the greatest, so that it lies on top of a heap.
-impl<M> Ord for Event<M> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.key().cmp(&self.key())
     }
 }
 
@@ -216,19 +122,15 @@ impl<M> Context<'_, M> {
         channel.sent += 1;
         match channel.place {
             Place::Here => {
-                let what = What::Message(message);
-                let event = Event::new(due_ps, channel.to, channel.to_port, number, what);
+                let event = Event::message(due_ps, channel.to, channel.to_port, number, message);
                 self.wiring.events.push(event);
             }
             Place::Neighbour(link) => {
-                let what = What::Message(message);
-                let event = Event::new(due_ps, channel.to, channel.to_port, number, what);
+                let event = Event::message(due_ps, channel.to, channel.to_port, number, message);
                 self.links[link].send(event);
             }
             Place::Outside(outside) => {
-                let number = (outside as u64) << OUTSIDE_SHIFT | number;
-                let what = What::Leaves(message);
-                let event = Event::new(due_ps, self.component, LEAVES, number, what);
+                let event = Event::leaving(due_ps, self.component, outside, number, message);
                 self.wiring.events.push(event);
             }
         }
@@ -242,7 +144,7 @@ impl<M> Context<'_, M> {
         let number = *timers;
         *timers += 1;
         let due_ps = at_ps.max(self.now_ps);
-        let event = Event::new(due_ps, self.component, TIMER, number, What::Timer(token));
+        let event = Event::timer(due_ps, self.component, number, token);
         self.wiring.events.push(event);
     }
 

@@ -1,69 +1,14 @@
 //! The part of a kernel that one thread runs.
 
 use std::collections::binary_heap::PeekMut;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::channel::{Channel, Context, Event, Place, What, Wiring};
+use super::channel::{Channel, Context, Place, Wiring};
+use super::event::{Event, What};
+use super::link::{LinkIn, LinkOut};
 use super::outside::{Outside, OutsideError};
 use super::{Component, Failure};
-
-/// The promise of one partition to another, on a cache line of its own.
-#[repr(align(128))]
-#[derive(Debug, Default)]
-struct Promise(AtomicU64);
-
-/// Both ends of a link between partitions.
-pub(super) struct Link;
-
-/// The sending end.
-pub(super) struct LinkOut<M> {
-    to: usize,
-    events: Sender<Event<M>>,
-    promise: Arc<Promise>,
-    lookahead_ps: u64,
-}
-
-/// The receiving end.
-pub(super) struct LinkIn<M> {
-    events: Receiver<Event<M>>,
-    promise: Arc<Promise>,
-}
-
-impl Link {
-    /// A link to a partition, over which a message takes at least `lookahead_ps`.
-    pub(super) fn pair<M>(lookahead_ps: u64, to: usize) -> (LinkOut<M>, LinkIn<M>) {
-        let (sender, receiver) = channel();
-        let promise = Arc::new(Promise::default());
-        let out = LinkOut {
-            to,
-            events: sender,
-            promise: promise.clone(),
-            lookahead_ps,
-        };
-        let into = LinkIn {
-            events: receiver,
-            promise,
-        };
-        (out, into)
-    }
-}
-
-impl<M> LinkOut<M> {
-    /// Sends an event. The other end lives as long as the kernel, so that no event is lost.
-    pub(super) fn send(&self, event: Event<M>) {
-        let _ = self.events.send(event);
-    }
-
-    /// Promises that nothing follows that happens here before `next_ps`.
-    fn promise(&self, next_ps: u64) {
-        let promise_ps = next_ps.saturating_add(self.lookahead_ps);
-        // A promise is seen after all events that were sent before it.
-        self.promise.0.store(promise_ps, Ordering::Release);
-    }
-}
 
 /// A way out of the kernel, and the port that it belongs to.
 struct Exit<M> {
@@ -109,7 +54,7 @@ impl<M: Send + 'static> Partition<M> {
 
     /// The number of the link that leads to a partition.
     pub(super) fn link_to(&self, to: usize) -> usize {
-        let found = self.links_out.iter().position(|link| link.to == to);
+        let found = self.links_out.iter().position(|link| link.to() == to);
         found.expect("each channel between partitions has a link")
     }
 
@@ -186,9 +131,9 @@ impl<M: Send + 'static> Partition<M> {
     /// Takes in what has come; gives the time before which all has come, at most `horizon_ps`.
     fn take_in(&mut self, mut horizon_ps: u64) -> Result<u64, Failure> {
         for link in &self.links_in {
-            // The promise first: whatever was sent before it is then there.
-            horizon_ps = horizon_ps.min(link.promise.0.load(Ordering::Acquire));
-            self.wiring.events.extend(link.events.try_iter());
+            let (promise_ps, events) = link.take();
+            horizon_ps = horizon_ps.min(promise_ps);
+            self.wiring.events.extend(events);
         }
         for exit in &mut self.exits {
             loop {
@@ -200,7 +145,7 @@ impl<M: Send + 'static> Partition<M> {
                 exit.last_ps = due_ps;
                 let number = exit.received;
                 exit.received += 1;
-                let event = Event::from_outside(due_ps, exit.component, exit.port, number, message);
+                let event = Event::message(due_ps, exit.component, exit.port, number, message);
                 self.wiring.events.push(event);
             }
             horizon_ps = horizon_ps.min(exit.outside.promise_ps());
