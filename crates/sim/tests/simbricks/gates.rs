@@ -284,7 +284,7 @@ fn frames_with_digests_and_faults_are_the_same_in_pieces() {
         protects: true,
         faults: WireFaults {
             loss: 0.002,
-            flip: 0.0,
+            flip: 0.002,
             duplicate: 0.002,
         },
         ..PLAIN
