@@ -65,6 +65,7 @@ fn address(station: usize) -> Address {
 fn host(number: usize, setting: &Setting) -> Host {
     let config = Config {
         timestamps: setting.timestamps,
+        rto_initial_ps: 5 * MILLISECOND_PS,
         rto_min_ps: 5 * MILLISECOND_PS,
         ..Config::default()
     };
@@ -286,6 +287,18 @@ fn frames_with_digests_and_faults_are_the_same_in_pieces() {
             loss: 0.002,
             flip: 0.002,
             duplicate: 0.002,
+        },
+        ..PLAIN
+    });
+}
+
+/// Without digests, frames whose headers are damaged reach connections: the headers that bytes have behind a gate are those that they have before it.
+#[test]
+fn damaged_headers_are_the_same_in_pieces() {
+    check_cuts(Setting {
+        faults: WireFaults {
+            flip: 0.02,
+            ..PLAIN.faults
         },
         ..PLAIN
     });
