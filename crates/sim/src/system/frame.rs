@@ -365,19 +365,19 @@ impl Frame {
     }
 
     /// Flips a bit of the frame as it lies on the wire: bit `number % 8` of byte `number / 8`, counted from the first byte. Checksums are what they
-    /// were before.
+    /// were before. Headers and payload are then what the bytes say, as those of a frame that came from outside, and a trailer is among them.
+    ///
+    /// # Panics
+    /// If the frame has no such byte.
     pub fn flip(&mut self, number: usize) {
-        let (byte, mask) = (number / 8, 1u8 << (number % 8));
-        let mut packet = Vec::new();
-        self.write_packet(&mut packet);
-        let head_bytes = usize::from(self.head_bytes);
-        match packet.get_mut(byte) {
-            Some(at) => *at ^= mask,
-            None => self.trailer[byte - packet.len()] ^= mask,
-        }
-        self.head[..head_bytes].copy_from_slice(&packet[..head_bytes]);
-        self.body = Body::Bytes(packet.split_off(head_bytes));
-        self.is_unsummed = false;
+        let mut bytes = Vec::with_capacity(self.bytes());
+        self.write(&mut bytes);
+        bytes[number / 8] ^= 1 << (number % 8);
+        let (head, body) = bytes.split_at(header_bytes(&bytes));
+        *self = Self {
+            journey: self.journey,
+            ..Self::of(head, Body::Bytes(body.to_vec()), false, 0)
+        };
     }
 
     /// True if the checksums of the IPv4 header and of TCP or UDP are right. A frame whose payload nobody wrote out has right ones.

@@ -32,9 +32,6 @@ use super::message::Message;
 /// Attempts to send TERMINATE while the ring is full: a peer that reads at all makes room within a few.
 const FAREWELLS: u32 = 10_000;
 
-/// The time at which bytes arrive, and the frame that they are.
-type Arrival = (u64, Result<Box<Frame>, NoFrame>);
-
 /// The reason why a link cannot be a gate of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
@@ -172,18 +169,21 @@ impl Gate {
     }
 
     /// The next frame that has come, and the time at which it arrives. The kernel keeps what is not due yet, so everything is taken that is there.
-    fn take(&mut self) -> Result<Option<Arrival>, Error> {
-        let Some(received) = self.endpoint.poll(u64::MAX)? else {
-            return Ok(None);
-        };
-        let due_ps = match &mut self.pace {
-            None => received.timestamp_ps,
-            Some(pace) => {
-                pace.waiting.end();
-                pace.elapsed_ps()
+    fn take(&mut self) -> Result<Option<(u64, Box<Frame>)>, Error> {
+        while let Some(received) = self.endpoint.poll(u64::MAX)? {
+            let due_ps = match &mut self.pace {
+                None => received.timestamp_ps,
+                Some(pace) => {
+                    pace.waiting.end();
+                    pace.elapsed_ps()
+                }
+            };
+            match Frame::from_bytes(received.frame, due_ps) {
+                Ok(frame) => return Ok(Some((due_ps, frame))),
+                Err(NoFrame { .. }) => self.too_short += 1,
             }
-        };
-        Ok(Some((due_ps, Frame::from_bytes(received.frame, due_ps))))
+        }
+        Ok(None)
     }
 
     /// True if the run does not need more of a peer than it has promised.
@@ -233,16 +233,10 @@ impl Outside<Message> for Gate {
         {
             pace.start_ns = Some(pace.clock.now_ns());
         }
-        loop {
-            match self.take() {
-                Ok(Some((due_ps, Ok(frame)))) => {
-                    return Ok(Some((due_ps, Message::Frame(frame))));
-                }
-                Ok(Some((_, Err(NoFrame { .. })))) => self.too_short += 1,
-                Ok(None) => return Ok(None),
-                Err(Error::PeerGone) if self.is_promised() => return Ok(None),
-                Err(wrong) => return Err(self.failure(&wrong)),
-            }
+        match self.take() {
+            Ok(next) => Ok(next.map(|(due_ps, frame)| (due_ps, Message::Frame(frame)))),
+            Err(Error::PeerGone) if self.is_promised() => Ok(None),
+            Err(wrong) => Err(self.failure(&wrong)),
         }
     }
 

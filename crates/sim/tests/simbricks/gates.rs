@@ -65,6 +65,7 @@ fn address(station: usize) -> Address {
 fn host(number: usize, setting: &Setting) -> Host {
     let config = Config {
         timestamps: setting.timestamps,
+        rto_initial_ps: 5 * MILLISECOND_PS,
         rto_min_ps: 5 * MILLISECOND_PS,
         ..Config::default()
     };
@@ -284,8 +285,20 @@ fn frames_with_digests_and_faults_are_the_same_in_pieces() {
         protects: true,
         faults: WireFaults {
             loss: 0.002,
-            flip: 0.0,
+            flip: 0.002,
             duplicate: 0.002,
+        },
+        ..PLAIN
+    });
+}
+
+/// Without digests, frames whose headers are damaged reach connections: the headers that bytes have behind a gate are those that they have before it.
+#[test]
+fn damaged_headers_are_the_same_in_pieces() {
+    check_cuts(Setting {
+        faults: WireFaults {
+            flip: 0.02,
+            ..PLAIN.faults
         },
         ..PLAIN
     });
@@ -443,7 +456,10 @@ fn a_peer_that_leaves_fails_the_run_where_its_promise_ends() {
     assert_eq!(peer.send(4_200_000, &[1; 13]).unwrap(), Sent::Queued);
     assert!(peer.out_sync(9_500_000).unwrap());
     drop(peer);
-    // All of that was promised.
+    // All of that was promised. With so many steps it is long noticed that the peer has left.
+    for step in 0..3000 {
+        kernel.run_until(6_000_000 + step).unwrap();
+    }
     kernel.run_until(9_999_999).unwrap();
     let failed = kernel.run_until(20 * MICROSECOND_PS).unwrap_err();
     assert_eq!(
@@ -454,6 +470,38 @@ fn a_peer_that_leaves_fails_the_run_where_its_promise_ends() {
     assert_eq!(ticker.received, [(4_700_000, 77)]);
     let usage = watch.usage();
     assert_eq!((usage.received, usage.too_short), (1, 1));
+}
+
+#[test]
+fn a_run_ends_when_the_peer_knows_how_far_it_came() {
+    let folder = tempdir().unwrap();
+    let side = params(SyncMode::Required, 500_000, 500_000);
+    let shape = RingShape {
+        entries: 2,
+        entry_bytes: 64 + 64,
+    };
+    let [mut peer, gate] = pair(&folder.path().join("link"), shape, [side, side]);
+    let (mut kernel, _, watch) = ticking(Gate::synchronised(gate).unwrap(), 60);
+    assert!(peer.out_sync(1_100_000).unwrap());
+    thread::scope(|scope| {
+        scope.spawn(move || kernel.run_until(1_500_000).unwrap());
+        let mut waiting = Waiting::new(true);
+        while watch.usage().sent < 2 {
+            waiting.pause();
+        }
+        // The frames of 0 and 1 µs fill the ring, and the last promise waits for room.
+        for _ in 0..1000 {
+            thread::yield_now();
+        }
+        for due_ps in [500_000, 1_500_000] {
+            let tick = peer.poll(u64::MAX).unwrap().unwrap();
+            assert_eq!(tick.timestamp_ps, due_ps);
+        }
+        while peer.input_timestamp_ps() < 2_000_000 {
+            waiting.pause();
+            assert!(peer.poll(u64::MAX).unwrap().is_none());
+        }
+    });
 }
 
 #[test]
