@@ -164,7 +164,7 @@ fn by_list(seed: u64, end_ps: u64) -> Vec<Vec<Happening>> {
 #[test]
 fn agrees_with_a_list_on_any_number_of_threads() {
     let mut on_several = 0;
-    for seed in 0..300 {
+    for seed in 0..100 {
         let expected = by_list(1000 * seed, 4000);
         for threads in [1, 2, 3, 8] {
             let (logs, partitions) = by_kernel(1000 * seed, threads, &[4000]);
@@ -175,7 +175,7 @@ fn agrees_with_a_list_on_any_number_of_threads() {
         let (logs, _) = by_kernel(1000 * seed, 2, &steps);
         assert_eq!(logs, expected, "seed {seed} in steps");
     }
-    assert!(on_several > 400, "{on_several} runs on several threads");
+    assert!(on_several > 130, "{on_several} runs on several threads");
 }
 
 /// An outside that answers each message after a while, as a peer in another process would, and promises a little ahead.

@@ -292,6 +292,8 @@ fn the_same_on_one_thread_and_on_several() {
                 digests,
                 faults,
                 threads,
+                // Short, as more threads than cores take turns.
+                applications: (Application::Send { bytes: 600_000 }, Application::Receive),
                 ..Setting::default()
             });
             assert_eq!(system.kernel.threads(), threads);

@@ -305,12 +305,20 @@ fn hyperexponential_service() {
 
 #[test]
 fn two_servers() {
-    check(LOADS.into_iter().flat_map(|load| many_servers(2, load, 1.0)));
+    check(
+        LOADS
+            .into_iter()
+            .flat_map(|load| many_servers(2, load, 1.0)),
+    );
 }
 
 #[test]
 fn five_servers() {
-    check(LOADS.into_iter().flat_map(|load| many_servers(5, load, 1.0)));
+    check(
+        LOADS
+            .into_iter()
+            .flat_map(|load| many_servers(5, load, 1.0)),
+    );
 }
 
 #[test]
