@@ -1,5 +1,7 @@
 //! All queries at a small scale factor, by both engines in this process, against the expected answers.
 
+mod random;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -24,25 +26,24 @@ fn pushed(set: &tpch::TableSet) -> Option<PushedDuckDb> {
     Some(PushedDuckDb::open(library, source, 2, None, std::env::temp_dir()).unwrap())
 }
 
+/// DuckDB over its own file of the same rows.
+fn stock(library: Library, dir: &Path, set: &tpch::TableSet) -> Stock {
+    let mut go_on = |_: database::DatabaseStep<'_>| ControlFlow::Continue(());
+    let clock = WallClock::default();
+    let file = database::ensure(library, dir, set, 2, &clock, &mut go_on);
+    let settings = Settings {
+        threads: 2,
+        memory_bytes_max: None,
+        spill: dir.join("spill"),
+    };
+    Stock::open(library, &file.unwrap().path, &settings).unwrap()
+}
+
 fn all_answers_are_right(sf: f64) {
     let Some(library) = library() else { return };
     let dir = tempfile::tempdir().unwrap();
     let set = segments(dir.path(), sf);
-    let mut go_on = |_: database::DatabaseStep<'_>| ControlFlow::Continue(());
-    let file = database::ensure(
-        library,
-        dir.path(),
-        &set,
-        2,
-        &WallClock::default(),
-        &mut go_on,
-    );
-    let settings = Settings {
-        threads: 2,
-        memory_bytes_max: None,
-        spill: dir.path().join("spill"),
-    };
-    let mut stock = Stock::open(library, &file.unwrap().path, &settings).unwrap();
+    let mut stock = stock(library, dir.path(), &set);
     let mut pushed = pushed(&set);
     for query in queries::all() {
         let expected = answers::expected(query, sf).unwrap();
