@@ -9,6 +9,7 @@
 //! | `hashing` | `op` with the digest or the cipher that the algorithm names |
 //! | `compression` | `op deflate`, `op inflate` |
 //! | `regex` | `op rxpmatch` with the pattern of TPC-H's query 13 |
+//! | `BTree` | `index` with the engine `lmdb`, on the host alone, as dpBento runs it |
 //! | `RDB` | `dbms` with the engine `duckdb` |
 //!
 //! A class, an item, an algorithm or a parameter that dpb has nothing for is listed ([`MeasurementBox::absent`](super::MeasurementBox))
@@ -78,7 +79,7 @@ fn translated(class: &str, given: &Given) -> Translated {
         "hashing" => hashing(given),
         "compression" => compression(given),
         "regex" => regex(given),
-        "BTree" => Err("index offload has no task in dpb yet".to_owned()),
+        "BTree" => index(given),
         "RDB" => database(given),
         "KVS_BF3" | "KVS_Octeon" | "KVS_Farnet" | "GraphDB" | "ml" => {
             Err("dpBento's repository has no such benchmark, and dpb none either".to_owned())
@@ -261,6 +262,30 @@ fn compute(given: &Given) -> Translated {
         }}));
     }
     Ok(tasks)
+}
+
+/// YCSB's workload C over LMDB without syncs, one read transaction a request. dpBento has no split between host and DPU; dpb's own boxes ask for one
+/// by `--split`. Runs go by time, not by a number of operations.
+fn index(given: &Given) -> Translated {
+    /// A record of YCSB: ten fields of 100 bytes.
+    const VALUE_BYTES: u64 = 1000;
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = given.values("num_threads", "0").into_iter();
+    // dpBento's zero is as many as there are CPUs.
+    let threads = threads.map(|threads| match threads.as_str() {
+        "0" => all().to_string(),
+        _ => threads,
+    });
+    Ok(vec![json!({ "task": "index", "parameters": {
+        "engine": "lmdb",
+        "durability": "none",
+        "workload": "c",
+        "records": numbers(&given.values("num_records", "5000000")),
+        "value_bytes": VALUE_BYTES,
+        "split": "1:0",
+        "host_threads": numbers(&threads.collect::<Vec<String>>()),
+        "batch": 1,
+    }})])
 }
 
 /// All queries and states of a database are one test, so that they share its data's check.

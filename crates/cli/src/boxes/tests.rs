@@ -261,6 +261,9 @@ fn a_box_of_dpbento_becomes_tasks_and_a_list_of_what_is_missing() {
             { "benchmark_class": "compression", "benchmark_items": ["single", "threading"],
               "parameters": { "operation": ["decompress"], "data_size": ["1K", "4m"], "threads": -1 } },
             { "benchmark_class": "RDB", "parameters": { "scale_factors": [0.01, 10], "query": [1, 6], "execution_mode": ["cold", "hot", "tepid"], "threads": [8] } },
+            { "benchmark_class": "BTree", "lmdb_mapsize": 10737418240,
+              "parameters": { "num_threads": [1, 2], "num_records": [1000], "num_operations_per_thread": [16777216] } },
+            { "benchmark_class": "BTree" },
             { "benchmark_class": "hasing" } ] }"#,
     );
     let boxed = boxed.expect("a box");
@@ -290,8 +293,31 @@ fn a_box_of_dpbento_becomes_tasks_and_a_list_of_what_is_missing() {
     ] {
         assert!(databases[0].contains(flag), "{databases:?}");
     }
+    let indexes: Vec<&String> = tests
+        .iter()
+        .filter(|test| test.starts_with("index"))
+        .collect();
+    assert_eq!(indexes.len(), 3, "{indexes:?}");
+    for (index, own) in indexes.iter().zip([
+        ["--records=1000", "--host-threads=1"],
+        ["--records=1000", "--host-threads=2"],
+        ["--records=5000000", "--host-threads="],
+    ]) {
+        // YCSB's C over LMDB without syncs, one request a transaction.
+        let all = [
+            "--engine=lmdb",
+            "--durability=none",
+            "--workload=c",
+            "--batch=1",
+        ];
+        for flag in own.into_iter().chain(all) {
+            assert!(index.contains(flag), "{flag}: {index}");
+        }
+        assert!(index.contains("--split=1:0") && !index.contains("--host-threads=0"));
+    }
     for missing in [
         "compute: dpb has no arithmetic of the type fp16",
+        "BTree: dpb has nothing for the parameter `num_operations_per_thread`",
         "hashing: dpb has no operator for sm3",
         "RDB: dpb has no state of a database tepid",
         "hasing: ",
