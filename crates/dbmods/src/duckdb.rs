@@ -25,6 +25,7 @@ mod layout;
 mod raw;
 mod segment_source;
 mod source;
+pub mod spill;
 mod sys;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -82,6 +82,12 @@ impl FetchingDuckDb {
         Ok((answer, Fetched { link_bytes }))
     }
 
+    /// Bytes of memory that the files take, which the system does not count as this process's.
+    pub(super) fn file_bytes(&self) -> u64 {
+        let bytes = self.files.values().map(|file| file.bytes().unwrap_or(0));
+        bytes.sum()
+    }
+
     fn fetch(&mut self, table: &'static str) -> Result<(), String> {
         let info = self.tables.get(table);
         let bytes_max = info.and_then(|info| info.duckdb_bytes).ok_or_else(|| {

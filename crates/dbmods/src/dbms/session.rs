@@ -152,8 +152,15 @@ pub fn serve(
             );
         }
         Ok(opening) => {
+            // Not timed: libraries stay in the page cache.
+            let library = match Library::find() {
+                Err(missing) => {
+                    return say(&mut output, &Said::Unsupported(missing.to_string()));
+                }
+                Ok(library) => library,
+            };
             let watched = Watched::start();
-            match opening.open(connect) {
+            match opening.open(library, connect) {
                 Err(said) => return say(&mut output, &said),
                 Ok(opened) => {
                     say(&mut output, &Said::Opened(watched.stop()))?;
@@ -182,9 +189,8 @@ fn say(output: &mut impl Write, said: &Said) -> io::Result<()> {
 }
 
 impl Opening {
-    fn open(self, connect: Connecting<'_>) -> Result<Opened, Said> {
+    fn open(self, library: Library, connect: Connecting<'_>) -> Result<Opened, Said> {
         let failed = |error: &dyn std::fmt::Display| Said::Failed(error.to_string());
-        let library = Library::find().map_err(|missing| Said::Unsupported(missing.to_string()))?;
         let pushed = |source| {
             let opened = PushedDuckDb::open(
                 library,
@@ -259,6 +265,9 @@ impl Opened {
                 (answer, scans, link_bytes)
             }),
         };
+        if let (Self::Fetching(fetching), Some(took)) = (&*self, &mut took) {
+            took.peak_bytes += fetching.file_bytes();
+        }
         match (outcome, took) {
             (Ok((answer, scans, link_bytes)), Some(took)) => Said::Ran(Box::new(Run {
                 took,

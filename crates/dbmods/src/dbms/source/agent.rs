@@ -24,6 +24,8 @@ pub struct AgentSource {
     pace: Pace,
     /// Capabilities that it is asked for.
     capabilities: u64,
+    /// The stand-in for hardware that the agent has.
+    emulated_by: Option<String>,
     /// Connections that no scan has.
     idle: Mutex<Vec<Client>>,
 }
@@ -62,6 +64,7 @@ impl AgentSource {
             tables,
             pace,
             capabilities,
+            emulated_by: client.agent().emulated_by.clone(),
             idle: Mutex::new(vec![client]),
         })
     }
@@ -99,9 +102,7 @@ impl AgentSource {
 
     /// The stand-in for hardware that the agent has, if it has one.
     pub fn emulated_by(&self) -> Option<String> {
-        let idle = self.idle();
-        idle.first()
-            .and_then(|client| client.agent().emulated_by.clone())
+        self.emulated_by.clone()
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Client>> {

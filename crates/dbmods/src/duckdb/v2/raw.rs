@@ -39,14 +39,15 @@ pub(super) struct Instance {
 pub(super) struct Connection {
     pub(super) api: &'static Functions,
     pub(super) handle: ConnectionHandle,
-    _instance: Arc<Instance>,
+    instance: Arc<Instance>,
 }
 
-/// A chunk of rows that a query gave.
+/// A chunk of rows that a query gave. Its memory is the instance's.
 #[derive(Debug)]
 pub(super) struct Chunk {
     api: &'static Functions,
     handle: ChunkHandle,
+    _instance: Arc<Instance>,
 }
 
 // SAFETY: an instance may be used from any thread (`duckdb_v2.h`), and is used here only to connect and to be destroyed.
@@ -192,7 +193,7 @@ impl Connection {
         Ok(Self {
             api,
             handle,
-            _instance: Arc::clone(instance),
+            instance: Arc::clone(instance),
         })
     }
 
@@ -238,7 +239,7 @@ impl Connection {
                     )
                 }),
             })
-            .and_then(|()| fetch(api, result));
+            .and_then(|()| fetch(&self.instance, result));
             (api.duckdb_v2_result_destroy)(&raw mut result);
             (api.duckdb_v2_sql_statement_destroy)(&raw mut statement);
             (api.duckdb_v2_statement_iterator_destroy)(&raw mut statements);
@@ -251,7 +252,8 @@ impl Connection {
 ///
 /// # Safety
 /// `result` is a result that DuckDB gave and that is not yet destroyed.
-unsafe fn fetch(api: &'static Functions, result: ResultHandle) -> Result<Chunks, Refusal> {
+unsafe fn fetch(instance: &Arc<Instance>, result: ResultHandle) -> Result<Chunks, Refusal> {
+    let api = instance.api;
     let mut chunks = Vec::new();
     loop {
         let mut handle = ChunkHandle::NULL;
@@ -262,7 +264,11 @@ unsafe fn fetch(api: &'static Functions, result: ResultHandle) -> Result<Chunks,
         if handle == ChunkHandle::NULL {
             return Ok(Chunks { chunks });
         }
-        chunks.push(Chunk { api, handle });
+        chunks.push(Chunk {
+            api,
+            handle,
+            _instance: Arc::clone(instance),
+        });
     }
 }
 

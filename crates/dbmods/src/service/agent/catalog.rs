@@ -14,6 +14,7 @@ use super::lock;
 use super::refusals::{damaged, refuse};
 use super::residency::Pages;
 use crate::duckdb::Library;
+use crate::duckdb::spill::Spill;
 use crate::duckdb::tpch_baseline::{self, Baseline};
 use crate::service::protocol::{DataSet, FileFormat, Refusal, TableInfo};
 use crate::table::cache::Cache;
@@ -27,6 +28,8 @@ pub(super) struct Catalog {
     pub(super) cache: Arc<Cache>,
     segments: Mutex<HashMap<Name, Arc<Slot>>>,
     pub(super) duckdb_pool: DuckDbPool,
+    /// Of the pool's databases, of which one is open at a time. Behind the pool, so that it goes after that.
+    spill: Spill,
 }
 
 /// A segment, once it is open. Who opens one holds its own lock only, so that no slow file keeps others waiting.
@@ -52,9 +55,11 @@ impl Catalog {
         waiting: &Arc<AtomicUsize>,
         clock: &Arc<dyn Timer>,
     ) -> Self {
+        let spill = Spill::new(&data_dir, "agent");
         Self {
             given,
             data_dir,
+            spill,
             cache: Arc::new(Cache::new(cache_bytes)),
             segments: Mutex::default(),
             duckdb_pool: DuckDbPool::new(cache_bytes, waiting, clock),
@@ -163,10 +168,16 @@ impl Catalog {
         threads: usize,
     ) -> Result<Lease<'_>, LinkError> {
         let (library, files) = self.baseline(data, table)?;
+        let spill = self.spill.folder().map_err(|error| {
+            refuse(
+                Refusal::Internal,
+                format!("no folder for DuckDB to spill into: {error}"),
+            )
+        })?;
         let opening = Opening {
             duckdb: library,
             path: files.duckdb_path,
-            temp_dir: self.data_dir.join("tmp"),
+            temp_dir: spill.to_owned(),
         };
         let name = (data.clone(), table.to_owned());
         self.duckdb_pool.connect(&name, threads, opening)
