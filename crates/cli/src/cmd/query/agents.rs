@@ -25,6 +25,14 @@ pub(super) fn scan(
     name: &str,
     open: impl FnOnce(&SchemaRef) -> Result<Rows, Failure>,
 ) -> Result<Vec<String>, Failure> {
+    if let Some((at, twice)) =
+        (args.server.iter().enumerate()).find(|(at, address)| args.server[..*at].contains(address))
+    {
+        return Err(Failure::usage(format!(
+            "--server names {twice} twice, as number {}: its rows would count twice",
+            at + 1
+        )));
+    }
     let pass = pass(args.credentials.as_deref(), args.token_file.as_deref())?;
     let mut clients = Vec::with_capacity(args.server.len());
     let mut chosen: Option<TableInfo> = None;

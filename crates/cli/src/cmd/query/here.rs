@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use arrow_schema::SchemaRef;
-use dpb_core::{Timer, WallClock};
 use dpb_dbmods::query::Query;
 use dpb_dbmods::scan::{self, Plan, ScanError, ScanOptions};
 use dpb_dbmods::{Table, tpch};
@@ -40,7 +40,7 @@ pub(super) fn scan(
     let plan = Plan::new(table.schema(), &query).map_err(|error| failure(&error))?;
     let rows = open(plan.output_schema())?;
     let (segment, cache) = (table.segment(), table.cache());
-    let (stop, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let stop = AtomicBool::new(false);
     let options = ScanOptions {
         threads: args.threads.map_or_else(cpus, |threads| threads as usize),
         stop: &stop,
@@ -49,21 +49,20 @@ pub(super) fn scan(
         sink_batches: 0,
         slots: None,
     };
-    let clock = WallClock::default();
     let scanned = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_done.load(Ordering::Relaxed) {
+        // Dropped when the scan ends, also by a panic.
+        let (_scanning, ended) = sync_channel::<()>(0);
+        let stop = &stop;
+        scope.spawn(move || {
+            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 stop.fetch_or(is_over(), Ordering::Relaxed);
-                clock.sleep(LOOK);
             }
         });
         let sink = |batch| match rows.write(&batch) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         };
-        let scanned = scan::scan(segment, cache, &query, &options, &sink);
-        is_done.store(true, Ordering::Relaxed);
-        scanned
+        scan::scan(segment, cache, &query, &options, &sink)
     });
     let stats = scanned.map_err(|error| failure(&error))?;
     rows.finish()?;
@@ -110,8 +109,12 @@ fn cpus() -> usize {
 /// How a scan that failed ends the process.
 fn failure(error: &ScanError) -> Failure {
     let message = error.to_string();
+    // As an agent sorts them.
     match error {
-        ScanError::Segment(_) => Failure::check(message),
+        ScanError::Segment(_)
+        | ScanError::Backend { .. }
+        | ScanError::Malformed(_)
+        | ScanError::Internal(_) => Failure::check(message),
         ScanError::Setup(_) => Failure::unavailable(message),
         _ => Failure::usage(message),
     }
