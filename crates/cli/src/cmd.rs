@@ -14,6 +14,7 @@ pub mod list;
 pub mod memory;
 pub mod net;
 pub mod op;
+mod own_server;
 mod peer;
 pub mod pushdown;
 pub mod query;

@@ -1,7 +1,7 @@
 //! `dpb clean`: removes what was prepared for tests, and nothing else.
 //!
 //! What dpb made is known by the names and marks that it gives: TPC-H tables, also half made ones of a process that was killed, DuckDB's
-//! copies beside them, its files for `dpb dbms`, a note for each plug-in that kept something, and the marked file of `dpb storage --keep` in the data folder.
+//! copies beside them, its files for `dpb dbms`, what it spilled if it was killed, a note for each plug-in that kept something, and the marked file of `dpb storage --keep` in the data folder.
 //! Folders go when nothing is left in them. Results (`--out`, `NAME-results`, `records/`) and files that a person named (`--file`) stay.
 
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use dpb_core::WallClock;
 use dpb_dbmods::dbms::database;
-use dpb_dbmods::duckdb::tpch_baseline;
+use dpb_dbmods::duckdb::{spill, tpch_baseline};
 use dpb_dbmods::tpch;
 use dpb_micro::storage::Target;
 use serde::Serialize;
@@ -55,6 +55,8 @@ enum Thing {
     Note(PathBuf),
     /// The file of `dpb storage --keep`.
     StorageFile(PathBuf),
+    /// What a DuckDB spilled that was killed.
+    Spill(PathBuf),
 }
 
 /// Lists what there is, and removes it.
@@ -170,6 +172,14 @@ fn found(data_dir: &Path) -> Result<(Found, Vec<String>), Failure> {
             Thing::StorageFile(file),
         );
     }
+    for folder in spill::abandoned(data_dir) {
+        push(
+            "spill of a DuckDB that was killed".to_owned(),
+            &folder.clone(),
+            bytes_of(&folder),
+            Thing::Spill(folder),
+        );
+    }
     Ok((found, failures))
 }
 
@@ -189,6 +199,7 @@ fn remove(thing: &Thing, data_dir: &Path) -> Result<(), Failure> {
             database::remove(data_dir, *scale_factor, &clock).map_err(dbms::database_failure)?;
         }
         Thing::Plugin(kept) => remove_plugin(kept)?,
+        Thing::Spill(folder) => spill::remove(folder),
         Thing::Note(note) => fs::remove_file(note).map_err(|error| unremovable(note, &error))?,
         Thing::StorageFile(file) => {
             let removed = match Target::kept_bytes(file) {

@@ -16,6 +16,7 @@ use dpb_dbmods::dbms::{database, queries};
 use dpb_dbmods::duckdb::Library;
 use dpb_dbmods::tpch;
 
+use super::agent::LinkFlags;
 use super::sweep::Results;
 use crate::args::{self, List};
 use crate::exit::Failure;
@@ -142,23 +143,12 @@ pub struct Args {
     /// Memory that DuckDB may hold [default: DuckDB's own limit, 80 % of the machine's]
     #[arg(long, value_name = "SIZE", help_heading = RUNS, value_parser = args::size)]
     memory: Option<u64>,
-    /// The pace of the link in both directions; 0 is the bare connection
-    #[arg(long, value_name = "REAL", help_heading = LINK, default_value = "0", value_parser = super::pushdown::gbps, allow_negative_numbers = true)]
-    link_gbps: f64,
+    #[command(flatten, next_help_heading = LINK)]
+    link: LinkFlags,
     /// The form in which rows of dpb-pushdown cross the link: plain, or compact, which takes fewer bytes and more of both sides' cores
     /// [default: compact on a link of up to 10 Gbit/s by --link-gbps, else plain]
     #[arg(long, help_heading = LINK, value_enum)]
     wire: Option<Wire>,
-    /// The address of an agent elsewhere, host:port [default: agents of our own on loopback]
-    #[arg(long, value_name = "ADDRESS", help_heading = LINK, value_parser = args::address)]
-    server: Option<String>,
-    /// The file `client.credentials` of the agent's credentials (`dpb serve init` there makes it): the connection is encrypted.
-    /// An agent on another machine needs it
-    #[arg(long, value_name = "FILE", help_heading = LINK, requires = "server")]
-    credentials: Option<PathBuf>,
-    /// A file with the token that an agent on this machine asks for; only its owner may read it
-    #[arg(long, value_name = "FILE", help_heading = LINK, requires = "server", conflicts_with = "credentials")]
-    token_file: Option<PathBuf>,
     /// Memory for verified chunks at our own agents
     #[arg(long, value_name = "SIZE", help_heading = LINK, default_value = "4GiB", value_parser = args::size)]
     cache: u64,
@@ -291,17 +281,13 @@ impl Args {
         }
     }
 
-    fn link_bits_per_s(&self) -> u64 {
-        (self.link_gbps * 1e9) as u64
-    }
-
     /// True if rows cross the link in fewer bytes.
     fn is_compact(&self) -> bool {
         /// About where compressing becomes slower than the link.
         const GBPS_MAX: f64 = 10.0;
         match self.wire {
             Some(wire) => wire == Wire::Compact,
-            None => self.link_gbps > 0.0 && self.link_gbps <= GBPS_MAX,
+            None => self.link.gbps() > 0.0 && self.link.gbps() <= GBPS_MAX,
         }
     }
 
@@ -406,7 +392,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let tests = args.tests()?;
     tpch::bytes_to_make(&args.dir(), args.sf, &[]).map_err(super::data::failure)?;
     let library = Library::find().map_err(|missing| Failure::unavailable(missing.to_string()))?;
-    let here: Vec<EngineName> = match args.server {
+    let here: Vec<EngineName> = match args.link.agent.server {
         Some(_) => engines
             .iter()
             .copied()

@@ -25,10 +25,10 @@ use dpb_dbmods::tpch;
 use dpb_link::bulk::Transport;
 use dpb_link::{Connect, Pass};
 
-use self::agents::LocalAgent;
 use self::question::Asked;
-use super::agent::{client_failure, pass};
+use super::agent::{LinkFlags, client_failure};
 use super::data::Part;
+use super::own_server::OwnServer;
 use super::{data, serve};
 use crate::args::{self, List};
 use crate::bulk::Choice;
@@ -169,9 +169,8 @@ pub struct Args {
     /// Group the aggregates by up to two columns of few values, instead of a query's own groups
     #[arg(long, help_heading = ASKED, requires = "aggregate", value_name = "NAMES")]
     group_by: Option<String>,
-    /// The pace of the link in both directions, the same for all schemes; 0 is the bare connection
-    #[arg(long, value_name = "REAL", help_heading = LINK, default_value = "0", value_parser = gbps, allow_negative_numbers = true)]
-    link_gbps: f64,
+    #[command(flatten, next_help_heading = LINK)]
+    link: LinkFlags,
     /// The transport of rows and files: tcp; rdma (written into this side's memory, by the first device whose port is up);
     /// rdma/DEVICE. Where RDMA cannot be had, or the link has a pace, it is TCP, and the reason is said
     #[arg(long, help_heading = LINK, value_name = "TRANSPORT", default_value = "tcp")]
@@ -180,16 +179,6 @@ pub struct Args {
     /// allow it (`dpb serve --allow-cold`)
     #[arg(long, help_heading = RUNS)]
     cold: bool,
-    /// The address of an agent elsewhere, host:port [default: agents of our own on loopback]
-    #[arg(long, value_name = "ADDRESS", help_heading = LINK, value_parser = args::address)]
-    server: Option<String>,
-    /// The file `client.credentials` of the agent's credentials (`dpb serve init` there makes it): the connection is encrypted.
-    /// An agent on another machine needs it
-    #[arg(long, value_name = "FILE", help_heading = LINK, requires = "server")]
-    credentials: Option<PathBuf>,
-    /// A file with the token that an agent on this machine asks for; only its owner may read it
-    #[arg(long, value_name = "FILE", help_heading = LINK, requires = "server", conflicts_with = "credentials")]
-    token_file: Option<PathBuf>,
     /// The schemes that take part
     #[arg(long, value_name = "NAMES", help_heading = RUNS, value_parser = args::words, default_value = "fetch,duckdb-at-dpu,dpb")]
     schemes: List<String>,
@@ -303,7 +292,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     // Lives as long as the connections to it.
     let _agents;
     let mut contenders;
-    if let Some(server) = &args.server {
+    if let Some(server) = &args.link.agent.server {
         _agents = Vec::new();
         contenders = remote_contenders(&args, server, &schemes)?;
     } else {
@@ -338,11 +327,8 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         repeat: args.repeat as usize,
         batch_rows: args.batch_rows as u32,
         cold: args.cold,
-        link_bits_per_s: (args.link_gbps * 1e9) as u64,
-        parameters: BTreeMap::from([(
-            "server".to_owned(),
-            args.server.clone().unwrap_or_else(|| "loopback".to_owned()),
-        )]),
+        link_bits_per_s: args.link.bits_per_s(),
+        parameters: BTreeMap::from([("server".to_owned(), args.link.agent.name().to_owned())]),
     };
     carry_out(&plan, &mut contenders, &mut store, &args, globals)
 }
@@ -527,7 +513,7 @@ fn remote_contenders(
     server: &str,
     schemes: &[Scheme],
 ) -> Result<Vec<Contender>, Failure> {
-    let pass = pass(args.credentials.as_deref(), args.token_file.as_deref())?;
+    let pass = args.link.agent.pass()?;
     schemes
         .iter()
         .map(|&scheme| contender(args, scheme, server, &pass))
@@ -540,11 +526,11 @@ fn local_contenders(
     data_dir: &Path,
     schemes: &[Scheme],
     threads: &[u32],
-) -> Result<(Vec<Contender>, Vec<LocalAgent>), Failure> {
+) -> Result<(Vec<Contender>, Vec<OwnServer<serve::Ready>>), Failure> {
     let threads_max = threads.iter().copied().max().unwrap_or(1);
     let (mut contenders, mut agents) = (Vec::new(), Vec::new());
     for &scheme in schemes {
-        let agent = LocalAgent::start(data_dir, args, threads_max)?;
+        let agent = agents::start(data_dir, args, threads_max)?;
         let address = agent.ready.listening.to_string();
         let pass = Pass::Token(agent.token.clone());
         contenders.push(contender(args, scheme, &address, &pass)?);
@@ -560,7 +546,7 @@ fn contender(
     address: &str,
     pass: &Pass,
 ) -> Result<Contender, Failure> {
-    let bits_per_s = (args.link_gbps * 1e9) as u64;
+    let bits_per_s = args.link.bits_per_s();
     // An agent that is to scan by itself need not load DuckDB.
     let duckdb = match scheme {
         Scheme::Dpb => 0,
@@ -684,15 +670,5 @@ fn ask(
                 reasons.join("; ")
             )))
         }
-    }
-}
-
-/// A link's pace.
-pub(super) fn gbps(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(0.0) => Ok(0.0),
-        Ok(value) if (0.001..=10_000.0).contains(&value) => Ok(value),
-        Ok(_) => Err(format!("{text} is not 0 or between 0.001 and 10000")),
-        Err(_) => Err(format!("`{text}` is not a number")),
     }
 }

@@ -1,7 +1,6 @@
 //! `dpb tcp`: round trips and throughput of TCP over loopback, or to another machine.
 
 mod beside;
-mod own_server;
 mod serve;
 mod table;
 
@@ -17,6 +16,7 @@ use dpb_core::measure::{Check, Durability, Evidence, Outcome, Record, Samples, S
 use dpb_micro::tcp::{self, Direction, Engine, Link, Load, Measured, Plan, Run, Target};
 
 use crate::args::{self, List};
+use crate::cmd::own_server::OwnServer;
 use crate::cmd::serve::read_token;
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
@@ -24,8 +24,6 @@ use crate::task::{
     Cost, EndPass, Parameter, ServerEnd, Task, View, axis, charted, flags, listed, recorded_by_name,
 };
 use crate::{Globals, interrupt};
-
-use own_server::OwnServer;
 
 const WHERE: &str = "Where";
 const TEST: &str = "Test";
@@ -281,7 +279,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     interrupt::flag();
     let own = match &args.server {
         Some(_) => None,
-        None => Some(OwnServer::start(args.server_pin.as_ref())?),
+        None => Some(args.own_server()?),
     };
     let target = args.target(own.as_ref())?;
     let asked = plans.len();
@@ -353,10 +351,26 @@ impl Args {
         })
     }
 
-    fn target(&self, own: Option<&OwnServer>) -> Result<Target, Failure> {
+    /// A server on a free port of loopback, whose memory and CPU time are its own.
+    fn own_server(&self) -> Result<OwnServer<serve::Ready>, Failure> {
+        OwnServer::start("a server", |command| {
+            command
+                .args(["tcp", "--serve", "--until-stdin-closes"])
+                .args(["--listen", "127.0.0.1:0"]);
+            if let Some(cores) = &self.server_pin {
+                let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+                command.args(["--pin", &cores.join(",")]);
+            }
+        })
+    }
+
+    fn target(&self, own: Option<&OwnServer<serve::Ready>>) -> Result<Target, Failure> {
         let token = self.token_file.as_deref().map(read_token).transpose()?;
         let (addresses, token) = match (own, &self.server) {
-            (Some(own), _) => (vec![own.listening], Some(own.token.clone())),
+            (Some(own), _) => (
+                vec![own.ready.listening],
+                Some(own.token.as_bytes().to_vec()),
+            ),
             (None, server) => {
                 let server = server.as_deref().unwrap_or_default();
                 let addresses = server.to_socket_addrs();

@@ -53,7 +53,8 @@ pub(super) struct Bench<'a> {
 struct Series {
     record: Record,
     runs: Vec<Sample>,
-    rows: u64,
+    /// Rows of all answers that were checked, also of runs that warm up.
+    rows_checked: u64,
     digest: Option<String>,
     process: Option<Answering>,
     /// Set once there can be no number.
@@ -63,6 +64,7 @@ struct Series {
 /// One run.
 struct Sample {
     took: Took,
+    rows: u64,
     open_s: f64,
     link_bytes: u64,
     rows_scanned: u64,
@@ -168,9 +170,9 @@ impl<'a> Bench<'a> {
             .with("warm_up_runs", args.warm_up_runs);
         record = match side.engine.has_link() {
             true => record
-                .with("link_gbps", args.link_gbps)
+                .with("link_gbps", args.link.gbps())
                 .with("cache", args.cache)
-                .with("server", args.server.as_deref().unwrap_or("loopback")),
+                .with("server", args.link.agent.name()),
             false => record,
         };
         if side.engine == EngineName::DpbPushdown {
@@ -189,7 +191,7 @@ impl<'a> Bench<'a> {
         Series {
             record,
             runs: Vec::new(),
-            rows: 0,
+            rows_checked: 0,
             digest: None,
             process: None,
             is_over: false,
@@ -212,11 +214,12 @@ impl<'a> Bench<'a> {
         let used = side.used(false)?;
         let (agent_cpu_s, agent_peak_bytes) = used.since(&before);
         self.check(side, test, &run)?;
-        series.rows += run.answer.rows.len() as u64;
+        series.rows_checked += run.answer.rows.len() as u64;
         series.digest = Some(run.answer.digest());
         let sum = |of: fn(&ScanNote) -> u64| run.scans.iter().map(of).sum::<u64>();
         let mut sample = Sample {
             took: run.took,
+            rows: run.answer.rows.len() as u64,
             open_s: process.opened.elapsed_s,
             link_bytes: run.link_bytes,
             rows_scanned: sum(|scan| scan.counts.rows_scanned),
@@ -266,7 +269,7 @@ impl<'a> Bench<'a> {
         let Series {
             mut record,
             runs,
-            rows,
+            rows_checked,
             digest,
             is_over,
             ..
@@ -286,21 +289,24 @@ impl<'a> Bench<'a> {
         if test.state == State::Cold {
             record.sample("open_s", each(&|run| run.open_s));
         }
+        let has_link = record.parameters.contains_key("server");
         let mut known = |name: &str, of: &dyn Fn(&Sample) -> Option<f64>| {
             if let Some(values) = runs.iter().map(of).collect::<Option<Vec<f64>>>() {
                 record.sample(name, values);
             }
         };
-        // What this process reads, and what an agent of our own reads for it.
+        // What this process reads, and what its agent reads for it: unknown of an agent elsewhere.
         known("read_bytes", &|run| {
-            let own = run.took.read_bytes?;
-            Some((own + run.agent_read_bytes.unwrap_or(0)) as f64)
+            let agent = match has_link {
+                true => run.agent_read_bytes?,
+                false => 0,
+            };
+            Some((run.took.read_bytes? + agent) as f64)
         });
         known("agent_cpu_s", &|run| run.agent_cpu_s);
         known("agent_peak_bytes", &|run| {
             run.agent_peak_bytes.map(|bytes| bytes as f64)
         });
-        let has_link = record.parameters.contains_key("server");
         if has_link {
             record.sample("link_bytes", each(&|run| run.link_bytes as f64));
         }
@@ -310,7 +316,7 @@ impl<'a> Bench<'a> {
             ("rows_sent", sum(|run| run.rows_sent)),
             ("link_bytes", sum(|run| run.link_bytes)),
         ];
-        record.counts.insert("rows".to_owned(), rows);
+        record.counts.insert("rows".to_owned(), sum(|run| run.rows));
         if has_link {
             record
                 .counts
@@ -327,7 +333,7 @@ impl<'a> Bench<'a> {
         };
         record.check = Some(Check {
             against,
-            compared: rows,
+            compared: rows_checked,
             digest,
         });
         let mut around = Interference::default();

@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use dpb_dbmods::dbms::session::{AgentAt, Opening, Run, Said, Took};
-use dpb_link::Token;
+use dpb_dbmods::duckdb::spill::Spill;
 use dpb_micro::Broken;
 
 use super::Args;
-use crate::child::{NotReady, ServingChild};
+use crate::cmd::own_server::OwnServer;
 use crate::cmd::serve::Ready;
 use crate::contained::{self, Kept};
 use crate::exit::Failure;
@@ -20,8 +20,6 @@ use crate::interrupt;
 
 /// The interval at which one that waits for a line looks around.
 const LOOK: Duration = Duration::from_millis(50);
-/// The time that an agent has to end.
-const AGENT_END: Duration = Duration::from_secs(3);
 
 /// The end of something without a number.
 #[derive(Debug)]
@@ -51,11 +49,13 @@ pub(super) struct Answering {
     /// The resources that opening took.
     pub(super) opened: Took,
     _kept: Kept,
+    /// Removed when the process has ended.
+    _spill: Spill,
 }
 
 impl Answering {
-    /// Starts one, and waits until it is ready.
-    pub(super) fn start(opening: &Opening) -> Result<Self, Ended> {
+    /// Starts one that spills into `spill`, and waits until it is ready.
+    pub(super) fn start(opening: &Opening, spill: Spill) -> Result<Self, Ended> {
         let broke = |why: String| {
             Ended::Failure(Failure::check(format!(
                 "cannot start a process for queries: {why}"
@@ -87,6 +87,7 @@ impl Answering {
             lines,
             opened: Took::default(),
             _kept: kept,
+            _spill: spill,
         };
         let text = serde_json::to_string(opening).expect("plain data");
         match answering.ask(&text)? {
@@ -146,7 +147,7 @@ impl Answering {
 impl Drop for Answering {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        // It has nothing to tidy up: DuckDB's files were opened to be read.
+        // It has nothing to tidy up: DuckDB's files were opened to be read, and its spill is removed behind it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -155,9 +156,7 @@ impl Drop for Answering {
 /// An agent of our own on this machine, for one engine. It ends when this value is dropped, and also if this process is killed.
 #[derive(Debug)]
 pub(super) struct OwnAgent {
-    _child: ServingChild,
-    /// Its process.
-    pub(super) pid: u32,
+    server: OwnServer<Ready>,
     /// The way to reach it.
     pub(super) at: AgentAt,
 }
@@ -165,40 +164,30 @@ pub(super) struct OwnAgent {
 impl OwnAgent {
     /// Starts one on a free loopback port.
     pub(super) fn start(args: &Args, threads_max: u32) -> Result<Self, Failure> {
-        let broke = |what: &str, why: String| {
-            Failure::check(format!("cannot start an agent: {what}: {why}"))
-        };
-        let program =
-            std::env::current_exe().map_err(|e| broke("where is this program?", e.to_string()))?;
-        let mut command = Command::new(&program);
-        command
-            .args(["--format", "json", "serve", "--until-stdin-closes"])
-            .args(["--listen", "127.0.0.1:0", "--data-dir"])
-            .arg(args.dir())
-            .args(["--cache", &args.cache.to_string()])
-            .args(["--threads", &threads_max.to_string(), "--bulk", "tcp"]);
-        let token = Token::random().map_err(|e| broke("no random numbers", e.to_string()))?;
-        let text = String::from_utf8(token.as_bytes().to_vec())
-            .map_err(|e| broke("a token that is no text", e.to_string()))?;
-        let mut child = ServingChild::start(&mut command, token.as_bytes(), AGENT_END)
-            .map_err(|e| broke(&program.display().to_string(), e.to_string()))?;
-        match child.ready::<Ready>() {
-            Ok(ready) => Ok(Self {
-                _child: child,
-                pid: ready.agent.pid,
-                at: AgentAt {
-                    address: ready.listening.to_string(),
-                    token: Some(text),
-                    credentials: None,
-                    scale_factor: args.sf,
-                    link_bits_per_s: args.link_bits_per_s(),
-                    is_compact: args.is_compact(),
-                },
-            }),
-            Err(NotReady::Interrupted) => Err(Failure::interrupted(
-                "interrupted before an agent was ready",
-            )),
-            Err(NotReady::Said(line)) => Err(broke("it ended before it was ready", line)),
-        }
+        let server: OwnServer<Ready> = OwnServer::agent("an agent", |command| {
+            command
+                .arg("--data-dir")
+                .arg(args.dir())
+                .args(["--cache", &args.cache.to_string()])
+                .args(["--threads", &threads_max.to_string(), "--bulk", "tcp"]);
+        })?;
+        let token = String::from_utf8(server.token.as_bytes().to_vec());
+        let token = token.expect("random tokens are hexadecimal digits");
+        Ok(Self {
+            at: AgentAt {
+                address: server.ready.listening.to_string(),
+                token: Some(token),
+                credentials: None,
+                scale_factor: args.sf,
+                link_bits_per_s: args.link.bits_per_s(),
+                is_compact: args.is_compact(),
+            },
+            server,
+        })
+    }
+
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.server.ready.agent.pid
     }
 }

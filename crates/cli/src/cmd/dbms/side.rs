@@ -8,6 +8,7 @@ use dpb_dbmods::dbms::page_cache::{self, NotCold};
 use dpb_dbmods::dbms::queries::TpchQuery;
 use dpb_dbmods::dbms::session::{AgentAt, Engine, Opening};
 use dpb_dbmods::dbms::source::{AgentSource, Pace};
+use dpb_dbmods::duckdb::spill::Spill;
 use dpb_dbmods::service::protocol::{FileFormat, Usage};
 
 use super::process::{Answering, Ended, OwnAgent};
@@ -59,7 +60,7 @@ impl Side {
 
     /// An engine whose data is at an agent: the one that was named, or one of our own.
     pub(super) fn of_agent(engine: EngineName, args: &Args, threads: u32) -> Result<Self, Failure> {
-        let (at, own) = match &args.server {
+        let (at, own) = match &args.link.agent.server {
             Some(address) => (elsewhere(args, address)?, None),
             None => {
                 let own = OwnAgent::start(args, threads)?;
@@ -105,12 +106,19 @@ impl Side {
             (Data::Agent(agent), EngineName::DuckdbFetch) => Engine::Fetch(agent.at.clone()),
             (Data::Agent(agent), _) => Engine::Agent(agent.at.clone()),
         };
-        Answering::start(&Opening {
+        let spill = Spill::new(&args.dir(), "dbms");
+        let folder = spill.folder().map_err(|error| {
+            Failure::unavailable(format!(
+                "no folder for DuckDB to spill into: {error}; --data-dir chooses another place"
+            ))
+        })?;
+        let opening = Opening {
             engine,
             threads,
             memory_bytes_max: args.memory,
-            spill: args.dir().join("tmp"),
-        })
+            spill: folder.to_owned(),
+        };
+        Answering::start(&opening, spill)
     }
 
     /// The resources that the agent has used so far; with `reset_peak` a new peak of its memory starts.
@@ -119,7 +127,7 @@ impl Side {
             Data::File(_) => Ok(AgentUse::default()),
             Data::Agent(agent) => Ok(AgentUse {
                 usage: Some(agent.source.usage(reset_peak).map_err(Ended::wrong)?),
-                read_bytes: agent.own.as_ref().and_then(|own| read_bytes(own.pid)),
+                read_bytes: agent.own.as_ref().and_then(|own| read_bytes(own.pid())),
             }),
         }
     }
@@ -129,11 +137,11 @@ impl Side {
         let Data::Agent(agent) = &self.data else {
             return Evidence::of_this_cpu();
         };
-        match (agent.source.emulated_by(), args.link_bits_per_s()) {
+        match (agent.source.emulated_by(), args.link.bits_per_s()) {
             (Some(by), _) => Evidence::Emulated { by },
             (None, 0) => Evidence::of_this_cpu(),
             (None, _) => Evidence::Emulated {
-                by: format!("a link of {} Gbit/s by pacing", args.link_gbps),
+                by: format!("a link of {} Gbit/s by pacing", args.link.gbps()),
             },
         }
     }
@@ -158,7 +166,7 @@ impl AgentUse {
 
 /// The agent that was named.
 fn elsewhere(args: &Args, address: &str) -> Result<AgentAt, Failure> {
-    let token = match &args.token_file {
+    let token = match &args.link.agent.token_file {
         None => None,
         Some(path) => {
             let token = serve::token_of(path)?;
@@ -171,9 +179,9 @@ fn elsewhere(args: &Args, address: &str) -> Result<AgentAt, Failure> {
     Ok(AgentAt {
         address: address.to_owned(),
         token,
-        credentials: args.credentials.clone(),
+        credentials: args.link.agent.credentials.clone(),
         scale_factor: args.sf,
-        link_bits_per_s: args.link_bits_per_s(),
+        link_bits_per_s: args.link.bits_per_s(),
         is_compact: args.is_compact(),
     })
 }

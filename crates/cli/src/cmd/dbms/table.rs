@@ -69,7 +69,7 @@ fn dropped(record: &Record) -> Option<f64> {
     (scanned > 0).then(|| 1.0 - sent as f64 / scanned as f64)
 }
 
-/// The gain over another engine in the same test.
+/// The gain over another engine in the same test, if both times are of one kind of evidence.
 fn gain(record: &Record, records: &[Record], base: EngineName) -> String {
     let none = || "-".to_owned();
     if parameter(record, "engine") == base.name() {
@@ -78,6 +78,7 @@ fn gain(record: &Record, records: &[Record], base: EngineName) -> String {
     let is_same = |other: &&Record| {
         let same = |name: &str| parameter(record, name) == parameter(other, name);
         parameter(other, "engine") == base.name()
+            && record.evidence.kind() == other.evidence.kind()
             && ["query", "state", "sf", "threads"].into_iter().all(same)
     };
     let times = |record: &Record| {
@@ -127,4 +128,41 @@ pub(super) fn for_machines(records: &[Record]) -> Table {
         "link_bytes",
     ];
     sweep::for_machines(records, &parameters, &figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use dpb_core::Evidence;
+
+    use super::*;
+
+    #[test]
+    fn a_gain_never_crosses_kinds_of_evidence() {
+        let record = |engine: EngineName, evidence: Evidence, seconds: f64| {
+            let mut record = Record::new("dbms", evidence, 0)
+                .with("engine", engine.name())
+                .with("query", 6_u64);
+            record.sample("run_s", vec![seconds; 7]);
+            record
+        };
+        let paced = || Evidence::Emulated {
+            by: "a link of 1 Gbit/s by pacing".to_owned(),
+        };
+        let here = Evidence::of_this_cpu();
+        let all = [
+            record(EngineName::Duckdb, here.clone(), 4.0),
+            record(EngineName::DuckdbFetch, paced(), 6.0),
+            record(EngineName::DpbPushdown, paced(), 2.0),
+            record(EngineName::DpbPushdown, here, 1.0),
+        ];
+        let gains = |of: &Record| {
+            [EngineName::Duckdb, EngineName::DuckdbFetch].map(|base| gain(of, &all, base))
+        };
+        let [over_duckdb, over_fetch] = gains(&all[2]);
+        assert_eq!(over_duckdb, "-");
+        assert!(over_fetch.starts_with("3.00x"), "{over_fetch}");
+        let [over_duckdb, over_fetch] = gains(&all[3]);
+        assert!(over_duckdb.starts_with("4.00x"), "{over_duckdb}");
+        assert_eq!(over_fetch, "-");
+    }
 }
