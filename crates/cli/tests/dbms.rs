@@ -273,6 +273,8 @@ fn an_agent_elsewhere_scans() {
     for record in &records {
         assert_eq!(parameter(record, "server"), agent.address);
         assert!(figure(record, "agent_cpu_s") >= 0.0);
+        // What it read is not known here.
+        assert!(!record.summary.contains_key("read_bytes"), "{record:?}");
     }
     // One that does not let caches be dropped.
     let agent = Agent::start(&[]);
@@ -447,8 +449,10 @@ fn an_interrupt_keeps_what_is_complete_and_leaves_no_process() {
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     let all_gone = || started.iter().all(|&child| !runs(child));
     assert!(wait_until(Duration::from_secs(10), all_gone), "{started:?}");
+    // Those of the query that was cut off, with the runs that were whole.
     for record in records(&output) {
         assert_eq!(record.outcome, Outcome::Interrupted, "{record:?}");
+        assert!(!record.samples["run_s"].values.is_empty(), "{record:?}");
     }
 }
 

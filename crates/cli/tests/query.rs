@@ -494,6 +494,11 @@ fn what_cannot_be_had_is_said() {
     let agent = agent();
     let server = agent.address.as_str();
     let both: [&[&str]; 2] = [&["--sf", "0.001"], &["--sf", "0.001", "--server", server]];
+    let twice = format!("{server},{server}");
+    let count = "SELECT count(*) FROM nation";
+    let (code, said) = refused(&[count, "--sf", "0.001", "--server", &twice]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("twice"), "{said}");
     for to in both {
         for (statement, code, words) in [
             (

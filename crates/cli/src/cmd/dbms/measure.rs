@@ -123,6 +123,10 @@ impl<'a> Bench<'a> {
         let rounds = test.runs(self.args);
         'rounds: for round in 0..rounds {
             for turn in 0..sides.len() {
+                // A run may be shorter than the time after which whoever waits for it looks around.
+                if interrupt::is_set() {
+                    break 'rounds;
+                }
                 // Each round starts with another engine.
                 let at = (round as usize + turn) % sides.len();
                 let (side, series) = (&sides[at], &mut all[at]);
