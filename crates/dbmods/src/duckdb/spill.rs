@@ -100,7 +100,7 @@ mod tests {
         let foreign = of_one.with_file_name("notes");
         fs::create_dir(&left).unwrap();
         fs::create_dir(&foreign).unwrap();
-        assert_eq!(abandoned(dir.path()), [left.clone()]);
+        assert_eq!(abandoned(dir.path()), std::slice::from_ref(&left));
         let paths = [of_one.to_owned(), of_other.to_owned()];
         drop((one, other));
         assert!(paths.iter().all(|path| !path.exists()) && foreign.exists());
