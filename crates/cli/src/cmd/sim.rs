@@ -15,6 +15,7 @@ use crate::output::{self, Column, Format, Table};
 
 /// Simulate a system of hosts, cards and a network
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  dpb sim run crates/sim/systems/card.toml")]
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,
