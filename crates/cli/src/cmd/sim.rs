@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
-use dpb_core::measure::{Check, Durability, Record};
+use dpb_core::measure::{Check, Durability, Outcome, Record};
 use dpb_core::{Evidence, Operator, SetupError};
 use dpb_sim::system::{Description, Flow, Leg, System};
 
@@ -116,17 +116,20 @@ fn run_system(args: &RunArgs, globals: &Globals) -> Result<(), Failure> {
         .with("backend", args.backend.as_str());
     let mut samples = Samples::default();
     let mut first = None;
+    let mut unfinished = None;
     for seed in args.seed..args.seed.saturating_add(args.seeds) {
         let mut system = assemble(&description, args, seed, globals)?;
         let finished = system.run();
         let finished = finished.map_err(|why| Failure::check(format!("seed {seed}: {why}")))?;
-        if !finished {
-            return Err(Failure::check(format!(
-                "seed {seed}: after {} virtual seconds (limit_s) not all applications have finished",
-                description.limit_s
-            )));
-        }
         samples.add(&system, &mut record)?;
+        if !finished {
+            unfinished.get_or_insert_with(|| {
+                format!(
+                    "seed {seed}: after {} virtual seconds (limit_s) not all applications have finished",
+                    description.limit_s
+                )
+            });
+        }
         first.get_or_insert(system);
     }
     record.check = Some(Check {
@@ -138,6 +141,11 @@ fn run_system(args: &RunArgs, globals: &Globals) -> Result<(), Failure> {
     for (name, values) in samples.0 {
         record.sample(name, values);
     }
+    // What was counted until then is kept: it says why.
+    if let Some(reason) = &unfinished {
+        let reason = reason.clone();
+        record = record.without_numbers(Outcome::Failed { reason });
+    }
     if let Some(out) = &args.out {
         let mut store = output::open_records(out, Durability::Machine)?;
         store
@@ -145,9 +153,10 @@ fn run_system(args: &RunArgs, globals: &Globals) -> Result<(), Failure> {
             .map_err(|why| output::unwritable(&why))?;
     }
     match (globals.format(), first) {
-        (Format::Json, _) | (_, None) => output::print_json(&record),
-        (format, Some(system)) => print_tables(format, &system, &record),
+        (Format::Json, _) | (_, None) => output::print_json(&record)?,
+        (format, Some(system)) => print_tables(format, &system, &record)?,
     }
+    unfinished.map_or(Ok(()), |reason| Err(Failure::check(reason)))
 }
 
 /// The figures of runs, by metric.
@@ -155,7 +164,7 @@ fn run_system(args: &RunArgs, globals: &Globals) -> Result<(), Failure> {
 struct Samples(std::collections::BTreeMap<&'static str, Vec<f64>>);
 
 impl Samples {
-    /// Adds a run that has finished.
+    /// Adds a run.
     ///
     /// # Errors
     /// If a payload was wrong and nothing was planted that may spoil one.
@@ -253,6 +262,9 @@ fn print_tables(format: Format, system: &System, record: &Record) -> Result<(), 
             Format::Table | Format::Json => table.to_text(),
         };
         output::print(&(text + "\n"))?;
+    }
+    if record.outcome != Outcome::Done {
+        return Ok(());
     }
     let runs = record
         .samples
