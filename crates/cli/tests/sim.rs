@@ -146,6 +146,11 @@ fn what_is_wrong_is_said() {
         assert_eq!(output.status.code(), Some(code), "{why}");
         assert!(why.contains(said), "{why}");
     }
+    let idle = folder.path().join("idle.toml");
+    fs::write(&idle, "[[host]]\nname = \"a\"\n").expect("a file");
+    let output = support::finish(&["sim", "run", idle.to_str().expect("a name")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no host connects"));
     let output = support::finish(&["sim", "run", "no-such-file.toml"]);
     assert_eq!(output.status.code(), Some(2));
     let output = support::finish(&["sim", "run", &example("card"), "--backend", "cpu/none"]);

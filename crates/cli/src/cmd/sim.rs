@@ -108,6 +108,12 @@ fn assemble(
 
 fn run_system(args: &RunArgs, globals: &Globals) -> Result<(), Failure> {
     let description = read(&args.file)?;
+    if description.host.iter().all(|host| host.connect.is_empty()) {
+        let name = args.file.display();
+        return Err(Failure::usage(format!(
+            "{name}: no host connects to another, so nothing would happen"
+        )));
+    }
     let model = format!("the system {}", args.file.display());
     let mut record = Record::new("sim", Evidence::Simulated { model }, args.seed)
         .with("system", args.file.display().to_string())
