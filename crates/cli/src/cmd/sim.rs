@@ -13,6 +13,9 @@ use crate::Globals;
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
 
+/// The usual backend of digests.
+const BACKEND: &str = "cpu/best";
+
 /// Simulate a system of hosts, cards and a network
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  dpb sim run crates/sim/systems/card.toml")]
@@ -50,7 +53,7 @@ struct RunArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
     /// The backend that computes digests
-    #[arg(long, value_name = "NAME", default_value = "cpu/best")]
+    #[arg(long, value_name = "NAME", default_value = BACKEND)]
     backend: String,
     /// Append the record to this file
     #[arg(long, value_name = "FILE")]
@@ -83,11 +86,13 @@ fn read(file: &Path) -> Result<Description, Failure> {
     described.map_err(|why| Failure::usage(format!("{name}: {why}")))
 }
 
-/// Puts the system together; digests are computed by this backend.
+/// Puts the system of this file together; digests are computed by this backend.
 fn assemble(
     description: &Description,
-    args: &RunArgs,
+    file: &Path,
+    backend: &str,
     seed: u64,
+    threads: u64,
     globals: &Globals,
 ) -> Result<System, Failure> {
     let prepare = |name: &str| -> Result<Arc<dyn Operator>, SetupError> {
@@ -97,13 +102,13 @@ fn assemble(
                 "there is no operator `{name}`; `dpb list operators` has them"
             ))
         })?;
-        let backend = globals.families.open(&args.backend);
-        let backend = backend
-            .map_err(|why| SetupError::Parameter(format!("--backend {}: {why}", args.backend)))?;
-        backend.prepare(&entry.default_spec())
+        let opened = globals.families.open(backend);
+        let opened =
+            opened.map_err(|why| SetupError::Parameter(format!("--backend {backend}: {why}")))?;
+        opened.prepare(&entry.default_spec())
     };
-    System::assemble(description, &prepare, seed, args.threads as usize)
-        .map_err(|why| Failure::usage(format!("{}: {why}", args.file.display())))
+    System::assemble(description, &prepare, seed, threads as usize)
+        .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))
 }
 
 fn run_system(args: &RunArgs, globals: &Globals) -> Result<(), Failure> {
@@ -124,7 +129,14 @@ fn run_system(args: &RunArgs, globals: &Globals) -> Result<(), Failure> {
     let mut first = None;
     let mut unfinished = None;
     for seed in args.seed..args.seed.saturating_add(args.seeds) {
-        let mut system = assemble(&description, args, seed, globals)?;
+        let mut system = assemble(
+            &description,
+            &args.file,
+            &args.backend,
+            seed,
+            args.threads,
+            globals,
+        )?;
         let finished = system.run();
         let finished = finished.map_err(|why| Failure::check(format!("seed {seed}: {why}")))?;
         samples.add(&system, &mut record)?;
@@ -259,7 +271,7 @@ fn seconds(ps: u64) -> f64 {
     ps as f64 / 1e12
 }
 
-/// What a person reads: connections, parts, and the way of frames, of the first run.
+/// Prints tables for a person: connections, parts, and the way of frames, of the first run.
 fn print_tables(format: Format, system: &System, record: &Record) -> Result<(), Failure> {
     for table in [connections(system), parts(system), legs(system)] {
         let text = match format {
@@ -398,16 +410,8 @@ fn legs(system: &System) -> Table {
 /// Prints the system as a graph.
 fn describe(args: &DescribeArgs, globals: &Globals) -> Result<(), Failure> {
     let description = read(&args.file)?;
-    // What cannot be put together is not drawn.
-    let check = RunArgs {
-        file: args.file.clone(),
-        seed: 1,
-        seeds: 1,
-        threads: 1,
-        backend: "cpu/best".to_owned(),
-        out: None,
-    };
-    assemble(&description, &check, 1, globals)?;
+    // A system that cannot be put together is not drawn.
+    assemble(&description, &args.file, BACKEND, 1, 1, globals)?;
     let mut text = "graph system {\n  node [shape=box]\n".to_owned();
     for host in &description.host {
         let card = description.card.iter().find(|card| card.host == host.name);

@@ -114,7 +114,7 @@ pub struct Card {
     spare: Vec<usize>,
     descriptors: u32,
     news: Interrupt,
-    /// When frames of which the host does not know yet have left.
+    /// The times at which frames have left, or will have, of which the host does not know yet.
     leaving_ps: VecDeque<u64>,
     interrupted_ps: Option<u64>,
     is_armed: bool,

@@ -156,7 +156,7 @@ pub struct Flow {
     pub peer: Address,
     /// When it was opened; at the end that did not open it, when the frame that did so came to be, as far as that frame remembers.
     pub opened_ps: u64,
-    /// When the application had all that it waits for: the last acknowledgement, the last answer, the peer's end.
+    /// The time at which the application had all that it waits for: the last acknowledgement, the last answer, the peer's end.
     pub finished_ps: Option<u64>,
     /// Answers that came.
     pub answers: u64,

@@ -1,4 +1,4 @@
-//! What parts of a system say to each other.
+//! Messages between the parts of a system.
 
 use super::frame::Frame;
 

@@ -16,7 +16,7 @@ use dpb_core::{Buf, Completion, Items, Job, Memory, Operator, OutputShape, Queue
 
 use super::frame::{FRAME_BYTES_MIN, Frame};
 
-/// How a receiver tells that a frame carries a digest.
+/// The ways in which a receiver tells that a frame carries a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// By length, as the paper: the frame is longer than its IPv4 packet, padded to the least length of Ethernet, by just the digest.
@@ -45,7 +45,7 @@ impl Framing {
 
 const MARK: [u8; 4] = *b"dpb1";
 
-/// What a receiver found.
+/// The outcome of a receiver's check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The digest is right; it was taken off.

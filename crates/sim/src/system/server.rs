@@ -4,9 +4,9 @@
 /// once when a job begins and ends.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// When each lane is free.
+    /// The times at which the lanes are free.
     free_ps: Vec<u64>,
-    /// When jobs that wait will begin, in order.
+    /// The times at which waiting jobs will begin, in order.
     begins_ps: std::collections::VecDeque<u64>,
     waiting_max: usize,
     usage: Usage,
@@ -27,7 +27,7 @@ pub struct Usage {
     pub waiting_max: usize,
 }
 
-/// When a job is served.
+/// The times at which a job is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
     /// The begin of the service.

@@ -80,12 +80,12 @@ pub struct Wire {
     random: SplitMix64,
     free_ps: u64,
     queued_bytes: u64,
-    /// When frames that are in the queue have left it, and their bytes.
+    /// The times at which queued frames will have left, and their bytes.
     leaving: std::collections::VecDeque<(u64, u64)>,
     usage: WireUsage,
 }
 
-/// What becomes of a frame.
+/// The fate of a frame that came to a wire.
 #[derive(Debug)]
 pub enum Departure {
     /// It is on its way: the last bit leaves at this time. Faults may have lost the frame, or doubled it.
