@@ -1,5 +1,5 @@
 //! Which of our crates may depend on which: core ← {operators, accel, sim, link, micro, net} ← cli;
-//! core ← link ← dbmods ← cli;
+//! core ← link ← dbmods ← cli; core ← sim ← insight ← cli;
 //! core ← {operators, accel} ← peers ← benches; {operators, accel, sim, cli} ← examples; xtask alone. And how many crates a
 //! prototype builds that wants an operator.
 
@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dpb-operators", &["dpb-core"]),
     ("dpb-accel", &["dpb-core"]),
     ("dpb-sim", &["dpb-core"]),
+    ("dpb-insight", &["dpb-core", "dpb-sim"]),
     ("dpb-link", &["dpb-core"]),
     ("dpb-dbmods", &["dpb-core", "dpb-link"]),
     ("dpb-micro", &["dpb-core"]),
@@ -27,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dpb-operators",
             "dpb-accel",
             "dpb-sim",
+            "dpb-insight",
             "dpb-link",
             "dpb-dbmods",
             "dpb-micro",
