@@ -1,30 +1,31 @@
 //! The part of a kernel that one thread runs.
 
-use std::collections::binary_heap::PeekMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use super::agenda::{Agenda, Event, LaneId, Origin, What};
 use super::channel::{Channel, Context, Place, Wiring};
-use super::event::{Event, What};
-use super::link::{LinkIn, LinkOut};
+use super::link::LinkIn;
 use super::outside::{Outside, OutsideError};
 use super::{Component, Failure};
 
 /// A way out of the kernel, and the port that it belongs to.
 struct Exit<M> {
     component: u32,
-    port: u32,
-    received: u64,
+    /// The lane of the messages that come in by it.
+    arrivals: LaneId,
     last_ps: u64,
     outside: Box<dyn Outside<M>>,
 }
+
+/// The ways out of a partition: component, port, outside.
+pub(super) type Exits<M> = Vec<(u32, u32, Box<dyn Outside<M>>)>;
 
 /// Components that one thread runs.
 pub(super) struct Partition<M> {
     /// By number; those of other partitions are missing.
     components: Vec<Option<Box<dyn Component<M>>>>,
     pub(super) wiring: Wiring<M>,
-    pub(super) links_out: Vec<LinkOut<M>>,
     pub(super) links_in: Vec<LinkIn<M>>,
     exits: Vec<Exit<M>>,
     /// The number of events that were handled.
@@ -32,43 +33,64 @@ pub(super) struct Partition<M> {
 }
 
 /// Events that are handled between two promises to the neighbours.
-const PROMISE_EVENTS: u32 = 8;
+const PROMISE_EVENTS: u32 = 16;
 /// Looks at a neighbour's promise before the thread lets others run.
 const SPINS: u32 = 200;
 
 impl<M: Send + 'static> Partition<M> {
-    pub(super) fn new(components: usize) -> Self {
-        Self {
-            components: (0..components).map(|_| None).collect(),
-            wiring: Wiring::new(components),
-            links_out: Vec::new(),
+    /// A partition of these components, with channels to these components' ports from anywhere, and with these ways out.
+    pub(super) fn new(
+        components: Vec<Option<Box<dyn Component<M>>>>,
+        ends: impl IntoIterator<Item = (u32, u32)>,
+        exits: Exits<M>,
+    ) -> Self {
+        let timers = components.iter().enumerate();
+        let timers = timers.filter(|(_, component)| component.is_some());
+        let mut origins: Vec<(u32, Origin)> =
+            timers.map(|(id, _)| (id as u32, Origin::Timers)).collect();
+        let ends = ends.into_iter();
+        origins.extend(ends.map(|(component, port)| (component, Origin::Port(port))));
+        for (number, &(component, port, _)) in exits.iter().enumerate() {
+            origins.push((component, Origin::Port(port)));
+            origins.push((component, Origin::Exit(number as u32)));
+        }
+        let agenda = Agenda::new(origins);
+        let timers = components.iter().enumerate().map(|(id, component)| {
+            let is_here = component.is_some();
+            is_here.then(|| agenda.lane(id as u32, Origin::Timers))
+        });
+        let timers = timers.collect();
+        let mut partition = Self {
+            wiring: Wiring::new(agenda, timers),
+            components,
             links_in: Vec::new(),
             exits: Vec::new(),
             handled: 0,
+        };
+        for (component, port, outside) in exits {
+            partition.lead_out(component, port, outside);
         }
+        partition
     }
 
-    pub(super) fn add(&mut self, id: usize, component: Box<dyn Component<M>>) {
-        self.components[id] = Some(component);
+    fn lead_out(&mut self, component: u32, port: u32, outside: Box<dyn Outside<M>>) {
+        let agenda = &self.wiring.agenda;
+        let departures = agenda.lane(component, Origin::Exit(self.exits.len() as u32));
+        let arrivals = agenda.lane(component, Origin::Port(port));
+        let channel = Channel::new(departures, 0, 0, Place::Here);
+        self.wiring.lay(component, port as usize, channel);
+        self.exits.push(Exit {
+            component,
+            arrivals,
+            last_ps: 0,
+            outside,
+        });
     }
 
     /// The number of the link that leads to a partition.
     pub(super) fn link_to(&self, to: usize) -> usize {
-        let found = self.links_out.iter().position(|link| link.to() == to);
+        let found = self.wiring.links.iter().position(|link| link.to() == to);
         found.expect("each channel between partitions has a link")
-    }
-
-    pub(super) fn lead_out(&mut self, component: u32, port: usize, outside: Box<dyn Outside<M>>) {
-        let place = Place::Outside(self.exits.len());
-        self.wiring
-            .lay(component, port, Channel::new(component, port, 0, place));
-        self.exits.push(Exit {
-            component,
-            port: u32::try_from(port).expect("a port that a channel could be laid from"),
-            received: 0,
-            last_ps: 0,
-            outside,
-        });
     }
 
     pub(super) fn component(&self, id: usize) -> Option<&dyn Component<M>> {
@@ -104,10 +126,10 @@ impl<M: Send + 'static> Partition<M> {
 
     fn run_until(&mut self, end_ps: u64, stopped: &AtomicBool) -> Result<(), Failure> {
         let mut looks = 0_u32;
-        loop {
+        while !stopped.load(Ordering::Relaxed) {
             let horizon_ps = self.take_in(end_ps.saturating_add(1))?;
             let handled = self.handled;
-            self.handle_before(horizon_ps)?;
+            self.handle_before(horizon_ps, stopped)?;
             let next_ps = self.next_ps(horizon_ps);
             self.promise(next_ps);
             let is_known = self.reach(next_ps.min(end_ps))?;
@@ -119,22 +141,18 @@ impl<M: Send + 'static> Partition<M> {
                 continue;
             }
             looks = looks.saturating_add(1);
-            if looks < SPINS {
-                std::hint::spin_loop();
-            } else if stopped.load(Ordering::Relaxed) {
-                return Ok(());
-            } else {
-                self.wait()?;
+            match looks < SPINS {
+                true => std::hint::spin_loop(),
+                false => self.wait()?,
             }
         }
+        Ok(())
     }
 
     /// Takes in what has come; gives the time before which all has come, at most `horizon_ps`.
     fn take_in(&mut self, mut horizon_ps: u64) -> Result<u64, Failure> {
-        for link in &self.links_in {
-            let (promise_ps, events) = link.take();
-            horizon_ps = horizon_ps.min(promise_ps);
-            self.wiring.events.extend(events);
+        for link in &mut self.links_in {
+            horizon_ps = horizon_ps.min(link.take(&mut self.wiring.agenda));
         }
         for exit in &mut self.exits {
             loop {
@@ -143,11 +161,12 @@ impl<M: Send + 'static> Partition<M> {
                 let Some((due_ps, message)) = received else {
                     break;
                 };
+                if due_ps < exit.last_ps {
+                    let wrong = format!("a message for {due_ps} ps came after a later one");
+                    return Err(exit.failure(exit.last_ps, OutsideError(wrong)));
+                }
                 exit.last_ps = due_ps;
-                let number = exit.received;
-                exit.received += 1;
-                let event = Event::message(due_ps, exit.component, exit.port, number, message);
-                self.wiring.events.push(event);
+                self.wiring.agenda.push(exit.arrivals, due_ps, message);
             }
             horizon_ps = horizon_ps.min(exit.outside.promise_ps());
         }
@@ -155,38 +174,32 @@ impl<M: Send + 'static> Partition<M> {
     }
 
     /// Handles the events with a time before this one.
-    fn handle_before(&mut self, horizon_ps: u64) -> Result<(), Failure> {
+    fn handle_before(&mut self, horizon_ps: u64, stopped: &AtomicBool) -> Result<(), Failure> {
         let mut unpromised = 0;
-        loop {
+        while let Some(event) = self.wiring.agenda.pop_before(horizon_ps) {
+            self.handled += 1;
+            self.handle(event, stopped)?;
+            unpromised += 1;
             // The neighbours need not wait until all is done.
-            if unpromised == PROMISE_EVENTS && !self.links_out.is_empty() {
+            if unpromised == PROMISE_EVENTS && !self.wiring.links.is_empty() {
                 unpromised = 0;
                 self.promise(self.next_ps(horizon_ps));
             }
-            let Some(next) = self.wiring.events.peek_mut() else {
-                return Ok(());
-            };
-            if next.due_ps >= horizon_ps {
-                return Ok(());
-            }
-            let event = PeekMut::pop(next);
-            unpromised += 1;
-            self.handled += 1;
-            self.handle(event)?;
         }
+        Ok(())
     }
 
     #[inline]
-    fn handle(&mut self, event: Event<M>) -> Result<(), Failure> {
-        let (id, port, now_ps) = (event.component(), event.port(), event.due_ps);
+    fn handle(&mut self, event: Event<M>, stopped: &AtomicBool) -> Result<(), Failure> {
+        let (id, now_ps) = (event.component as usize, event.due_ps);
         match event.what {
-            What::Message(message) => self.with(id, now_ps, |component, context| {
-                component.receive(port, message, context);
+            What::Arrives(port, message) => self.with(id, now_ps, |component, context| {
+                component.receive(port as usize, message, context);
             }),
             What::Timer(token) => self.with(id, now_ps, |component, context| {
                 component.wake(token, context);
             }),
-            What::Leaves(_) => self.leave(event),
+            What::Leaves(exit, message) => self.leave(exit as usize, now_ps, message, stopped),
         }
     }
 
@@ -204,7 +217,6 @@ impl<M: Send + 'static> Partition<M> {
             now_ps,
             component: id as u32,
             wiring: &mut self.wiring,
-            links: &mut self.links_out,
         };
         handle(component.as_mut(), &mut context);
         match self.wiring.failed.take() {
@@ -217,14 +229,16 @@ impl<M: Send + 'static> Partition<M> {
         }
     }
 
-    /// Hands a message to its outside, however long that takes. Meanwhile messages are taken in: of kernels that wait for each other to take, none
-    /// would ever go on.
-    fn leave(&mut self, event: Event<M>) -> Result<(), Failure> {
-        let (now_ps, number) = (event.due_ps, event.outside());
-        let What::Leaves(mut message) = event.what else {
-            return Ok(());
-        };
-        loop {
+    /// Hands a message to its outside, however long that takes, unless another partition stops: then the run has failed, and the message is lost. Meanwhile
+    /// messages are taken in: of kernels that wait for each other to take, none would ever go on.
+    fn leave(
+        &mut self,
+        number: usize,
+        now_ps: u64,
+        mut message: M,
+        stopped: &AtomicBool,
+    ) -> Result<(), Failure> {
+        while !stopped.load(Ordering::Relaxed) {
             let exit = &mut self.exits[number];
             let sent = exit.outside.send(now_ps, message);
             match sent.map_err(|wrong| exit.failure(now_ps, wrong))? {
@@ -236,15 +250,15 @@ impl<M: Send + 'static> Partition<M> {
             let waited = exit.outside.wait(now_ps);
             waited.map_err(|wrong| exit.failure(now_ps, wrong))?;
         }
+        Ok(())
     }
 
     fn next_ps(&self, horizon_ps: u64) -> u64 {
-        let next = self.wiring.events.peek();
-        next.map_or(horizon_ps, |next| next.due_ps.min(horizon_ps))
+        self.wiring.agenda.next_ps().min(horizon_ps)
     }
 
-    fn promise(&self, next_ps: u64) {
-        for link in &self.links_out {
+    fn promise(&mut self, next_ps: u64) {
+        for link in &mut self.wiring.links {
             link.promise(next_ps);
         }
     }

@@ -4,7 +4,8 @@
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub(super) ends: [usize; 2],
-    pub(super) latency_ps: u64,
+    /// The least time from an event at one end to the arrival of a message of it at the other; zero if both ends must stay together.
+    pub(super) lookahead_ps: u64,
 }
 
 /// The partition of each component. Partitions are numbered from zero without gaps; there are at most `partitions`.
@@ -12,8 +13,8 @@ pub(super) struct Edge {
 /// The least latency between two partitions is how far one may run ahead of the other, so it is made as great as can be while there are enough
 /// groups of components; then groups go to partitions, the heaviest first, each to the partition that has the least.
 pub(super) fn place(weights: &[u64], edges: &[Edge], partitions: usize) -> Vec<usize> {
-    let mut cuts: Vec<u64> = edges.iter().map(|edge| edge.latency_ps).collect();
-    cuts.retain(|&latency_ps| latency_ps > 0);
+    let mut cuts: Vec<u64> = edges.iter().map(|edge| edge.lookahead_ps).collect();
+    cuts.retain(|&lookahead_ps| lookahead_ps > 0);
     cuts.sort_unstable_by(|a, b| b.cmp(a));
     cuts.dedup();
     // Without a cut, what hangs together stays together.
@@ -38,7 +39,7 @@ fn group(components: usize, edges: &[Edge], threshold_ps: u64) -> Vec<usize> {
         }
         at
     };
-    for edge in edges.iter().filter(|edge| edge.latency_ps < threshold_ps) {
+    for edge in edges.iter().filter(|edge| edge.lookahead_ps < threshold_ps) {
         let [a, b] = edge.ends.map(|end| root(&parents, end));
         parents[a.max(b)] = a.min(b);
     }
@@ -79,10 +80,10 @@ fn pack(weights: &[u64], groups: &[usize], partitions: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn edge(a: usize, b: usize, latency_ps: u64) -> Edge {
+    fn edge(a: usize, b: usize, lookahead_ps: u64) -> Edge {
         Edge {
             ends: [a, b],
-            latency_ps,
+            lookahead_ps,
         }
     }
 

@@ -382,6 +382,13 @@ impl Card {
 const HELD: u64 = INTERRUPT - 1;
 
 impl Component<Message> for Card {
+    fn least_delay_ps(&self, port: usize) -> u64 {
+        match port {
+            WIRE => self.wire.model().time_ps(0),
+            _ => 0,
+        }
+    }
+
     fn receive(&mut self, port: usize, message: Message, context: &mut Context<'_, Message>) {
         let now_ps = context.now_ps();
         match (port, message) {

@@ -102,6 +102,11 @@ impl Switch {
 }
 
 impl Component<Message> for Switch {
+    fn least_delay_ps(&self, port: usize) -> u64 {
+        let wire = self.wires.get(port).map_or(0, |it| it.model().time_ps(0));
+        self.model.forward_ps + wire
+    }
+
     fn receive(&mut self, port: usize, message: Message, context: &mut Context<'_, Message>) {
         let Message::Frame(mut frame) = message else {
             return context.fail("a switch takes frames alone");
