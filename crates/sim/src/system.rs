@@ -24,7 +24,7 @@ pub use gate::{Gate, GateError, GateUsage, GateWatch};
 pub use headers::Address;
 pub use host::{Application, Flow, Host, HostModel, HostUsage, Listening, Opening, Ways};
 pub use message::{Interrupt, Message};
-pub use protect::{Framing, Protection, ProtectionUsage, Verdict};
+pub use protect::{Framing, Protection, ProtectionLane, ProtectionUsage, Verdict};
 pub use server::{Server, Service, Usage};
 pub use switch::{Switch, SwitchModel, SwitchUsage};
 pub use wire::{Departure, Wire, WireFaults, WireModel, WireUsage};

@@ -1,5 +1,7 @@
 //! Channels between ports, and what a component may do while it handles an event.
 
+use std::any::Any;
+
 use super::agenda::{Agenda, LaneId};
 use super::link::LinkOut;
 
@@ -76,7 +78,11 @@ pub struct Context<'a, M> {
     pub(super) now_ps: u64,
     pub(super) component: u32,
     pub(super) wiring: &'a mut Wiring<M>,
+    pub(super) local: &'a mut Local,
 }
+
+/// What a component keeps on the thread that runs it.
+pub(super) type Local = Option<Box<dyn Any>>;
 
 impl<M> Context<'_, M> {
     /// The virtual time, in picoseconds.
@@ -139,6 +145,17 @@ impl<M> Context<'_, M> {
         if let Some(lane) = self.wiring.timers[self.component as usize] {
             self.wiring.agenda.set_timer(lane, due_ps, token);
         }
+    }
+
+    /// A value of the component's that stays on this thread: an open queue of an operator, or another thing that cannot move. It is made when it is first asked for, and lives
+    /// until the run ends ([`Kernel::run_until`](super::Kernel::run_until)); the next run, which another thread may carry out, begins with a new one. A component has one value, of one type.
+    pub fn local<T: Default + 'static>(&mut self) -> &mut T {
+        let is_there = self.local.as_ref().is_some_and(|it| it.is::<T>());
+        if !is_there {
+            *self.local = Some(Box::new(T::default()));
+        }
+        let local = self.local.as_mut().and_then(|it| it.downcast_mut());
+        local.expect("it was just put there")
     }
 
     /// Ends the run with an error. Events that are due at the same time in other components may still happen.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::agenda::{Agenda, Event, LaneId, Origin, What};
-use super::channel::{Channel, Context, Place, Wiring};
+use super::channel::{Channel, Context, Local, Place, Wiring};
 use super::link::LinkIn;
 use super::outside::{Outside, OutsideError};
 use super::{Component, Failure};
@@ -109,27 +109,31 @@ impl<M: Send + 'static> Partition<M> {
         stopped: &AtomicBool,
     ) -> Result<(), Failure> {
         let stop = StopOthers(stopped);
+        let mut here = Here {
+            stopped,
+            locals: self.components.iter().map(|_| None).collect(),
+        };
         if is_first {
-            self.start()?;
+            self.start(&mut here)?;
         }
-        self.run_until(end_ps, stopped)?;
+        self.run_until(end_ps, &mut here)?;
         std::mem::forget(stop);
         Ok(())
     }
 
-    fn start(&mut self) -> Result<(), Failure> {
+    fn start(&mut self, here: &mut Here<'_>) -> Result<(), Failure> {
         for id in 0..self.components.len() {
-            self.with(id, 0, |component, context| component.start(context))?;
+            self.with(id, 0, here, |component, context| component.start(context))?;
         }
         Ok(())
     }
 
-    fn run_until(&mut self, end_ps: u64, stopped: &AtomicBool) -> Result<(), Failure> {
+    fn run_until(&mut self, end_ps: u64, here: &mut Here<'_>) -> Result<(), Failure> {
         let mut looks = 0_u32;
-        while !stopped.load(Ordering::Relaxed) {
+        while !here.is_stopped() {
             let horizon_ps = self.take_in(end_ps.saturating_add(1))?;
             let handled = self.handled;
-            self.handle_before(horizon_ps, stopped)?;
+            self.handle_before(horizon_ps, here)?;
             let next_ps = self.next_ps(horizon_ps);
             self.promise(next_ps);
             let is_known = self.reach(next_ps.min(end_ps))?;
@@ -174,11 +178,11 @@ impl<M: Send + 'static> Partition<M> {
     }
 
     /// Handles the events with a time before this one.
-    fn handle_before(&mut self, horizon_ps: u64, stopped: &AtomicBool) -> Result<(), Failure> {
+    fn handle_before(&mut self, horizon_ps: u64, here: &mut Here<'_>) -> Result<(), Failure> {
         let mut unpromised = 0;
         while let Some(event) = self.wiring.agenda.pop_before(horizon_ps) {
             self.handled += 1;
-            self.handle(event, stopped)?;
+            self.handle(event, here)?;
             unpromised += 1;
             // The neighbours need not wait until all is done.
             if unpromised == PROMISE_EVENTS && !self.wiring.links.is_empty() {
@@ -190,16 +194,16 @@ impl<M: Send + 'static> Partition<M> {
     }
 
     #[inline]
-    fn handle(&mut self, event: Event<M>, stopped: &AtomicBool) -> Result<(), Failure> {
+    fn handle(&mut self, event: Event<M>, here: &mut Here<'_>) -> Result<(), Failure> {
         let (id, now_ps) = (event.component as usize, event.due_ps);
         match event.what {
-            What::Arrives(port, message) => self.with(id, now_ps, |component, context| {
+            What::Arrives(port, message) => self.with(id, now_ps, here, |component, context| {
                 component.receive(port as usize, message, context);
             }),
-            What::Timer(token) => self.with(id, now_ps, |component, context| {
+            What::Timer(token) => self.with(id, now_ps, here, |component, context| {
                 component.wake(token, context);
             }),
-            What::Leaves(exit, message) => self.leave(exit as usize, now_ps, message, stopped),
+            What::Leaves(exit, message) => self.leave(exit as usize, now_ps, message, here),
         }
     }
 
@@ -208,6 +212,7 @@ impl<M: Send + 'static> Partition<M> {
         &mut self,
         id: usize,
         now_ps: u64,
+        here: &mut Here<'_>,
         handle: impl FnOnce(&mut dyn Component<M>, &mut Context<'_, M>),
     ) -> Result<(), Failure> {
         let Some(component) = &mut self.components[id] else {
@@ -217,6 +222,7 @@ impl<M: Send + 'static> Partition<M> {
             now_ps,
             component: id as u32,
             wiring: &mut self.wiring,
+            local: &mut here.locals[id],
         };
         handle(component.as_mut(), &mut context);
         match self.wiring.failed.take() {
@@ -236,9 +242,9 @@ impl<M: Send + 'static> Partition<M> {
         number: usize,
         now_ps: u64,
         mut message: M,
-        stopped: &AtomicBool,
+        here: &Here<'_>,
     ) -> Result<(), Failure> {
-        while !stopped.load(Ordering::Relaxed) {
+        while !here.is_stopped() {
             let exit = &mut self.exits[number];
             let sent = exit.outside.send(now_ps, message);
             match sent.map_err(|wrong| exit.failure(now_ps, wrong))? {
@@ -293,6 +299,20 @@ impl<M> Exit<M> {
             at_ps,
             reason,
         }
+    }
+}
+
+/// A partition's run, on the thread that carries it out.
+struct Here<'a> {
+    stopped: &'a AtomicBool,
+    /// By component.
+    locals: Vec<Local>,
+}
+
+impl Here<'_> {
+    /// True if another partition has failed.
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
     }
 }
 

@@ -88,6 +88,8 @@ pub struct HostText {
     pub interrupt_ns: Option<f64>,
     /// Frames that may be in the card's ring and not yet sent.
     pub ring: Option<u32>,
+    /// Frames of one connection that are taken together before it answers, as by receive offload.
+    pub merge: Option<u32>,
     /// True if frames with wrong checksums are dropped.
     pub checksums: Option<bool>,
     /// Digests that the host's cores compute.
@@ -323,6 +325,7 @@ impl HostText {
             byte_ps: self.byte_ps.unwrap_or(usual.byte_ps),
             interrupt_ps: ns(&at("interrupt_ns"), self.interrupt_ns, usual.interrupt_ps)?,
             ring: self.ring.unwrap_or(usual.ring).max(1),
+            merge: self.merge.unwrap_or(usual.merge),
             checksums: self.checksums.unwrap_or(usual.checksums),
             digest_ps: ns(&at("digest.job_ns"), digest.map(|it| it.job_ns), 0)?,
             digest_byte_ps: digest.map_or(0, |it| it.byte_ps),
