@@ -11,9 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use dpb_accel::dpdk::Dpdk;
 use dpb_core::{Clock, Evidence, PacketPort};
 use dpb_net::port::af_packet::{self, Fanout, FanoutBy};
-use dpb_net::port::{
-    AfPacket, AfXdp, Capture, Dates, FrameStream, Tap, af_xdp, ethernet_address,
-};
+use dpb_net::port::{AfPacket, AfXdp, Capture, Dates, FrameStream, Tap, af_xdp, ethernet_address};
 
 use crate::exit::Failure;
 

@@ -54,7 +54,8 @@ impl Samples {
         self.0.entry(name).or_default().push(value);
     }
 
-    fn add_counts(&self, system: &System, record: &mut Record) {
+    /// Adds what a run has counted.
+    pub(super) fn add_counts(&self, system: &System, record: &mut Record) {
         let mut count = |name: &str, more: u64| {
             *record.counts.entry(name.to_owned()).or_insert(0) += more;
         };
