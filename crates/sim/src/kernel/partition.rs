@@ -282,8 +282,8 @@ impl<M: Send + 'static> Partition<M> {
     /// Lets others run. Sleeps of 10 µs after 50 looks were tried: tests on more threads than cores took twenty times as long.
     fn wait(&mut self) -> Result<(), Failure> {
         let next_ps = self.next_ps(u64::MAX);
-        // One outside may sleep; of several each would delay the others.
-        if let ([exit], []) = (self.exits.as_mut_slice(), self.links_in.as_slice()) {
+        // One outside may sleep; of several each would delay the others. A neighbour is not to wait for a sleep.
+        if let ([exit, ..], []) = (self.exits.as_mut_slice(), self.links_in.as_slice()) {
             let waited = exit.outside.wait(next_ps);
             return waited.map_err(|wrong| exit.failure(next_ps, wrong));
         }

@@ -52,6 +52,9 @@ pub struct Description {
     /// Links.
     #[serde(default)]
     pub link: Vec<LinkText>,
+    /// Real hosts, whose cards are modelled.
+    #[serde(default)]
+    pub real: Vec<RealText>,
 }
 
 fn limit_s() -> f64 {
@@ -164,7 +167,7 @@ pub struct ConnectText {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct CardText {
-    /// The host that it is in.
+    /// The host that it is in, modelled or real.
     pub host: String,
     /// Latency of PCIe in each direction: a doorbell, an interrupt.
     pub pcie_ns: Option<f64>,
@@ -207,6 +210,20 @@ pub struct StageText {
 
 fn one() -> usize {
     1
+}
+
+/// A host that is not modelled: a network stack of Linux or of a guest, behind a port of frames. It has a card as a modelled host has one.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct RealText {
+    /// Its name.
+    pub name: String,
+    /// The name of a TAP interface that is made for it.
+    pub tap: Option<String>,
+    /// The network namespace in which it is made: a name as `ip netns` gives them, or a file, such as `/proc/PID/ns/net`.
+    pub namespace: Option<String>,
+    /// The Unix socket at which a guest of QEMU finds its network, by `-netdev stream`.
+    pub stream: Option<String>,
 }
 
 /// A switch.

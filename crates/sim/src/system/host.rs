@@ -273,9 +273,9 @@ impl Host {
         &self.flows
     }
 
-    /// True if all connections that it opens are opened, and have finished.
-    pub fn has_finished(&self) -> bool {
-        let opened = self.flows.len() >= self.openings.len();
+    /// True if all connections that it opens are opened, as are so many that others open to it, and all have finished.
+    pub fn has_finished(&self, awaited: usize) -> bool {
+        let opened = self.flows.len() >= self.openings.len() + awaited;
         opened && self.flows.iter().all(|it| it.finished_ps.is_some())
     }
 

@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use dpb_core::conformance::sample::Sample;
-use dpb_core::{Backend, OpSpec, VirtualClock, spec};
+use dpb_core::{Backend, OpSpec, VirtualClock, WallClock, spec};
 use dpb_sim::kernel::{
     Component, ComponentId, Context, Kernel, MICROSECOND_PS, MILLISECOND_PS, Plan,
 };
@@ -616,4 +617,31 @@ fn a_paced_kernel_follows_the_clock() {
     let came = ELAPSED_NS.iter().enumerate().take(4);
     let came = came.map(|(number, &elapsed_ns)| (elapsed_ns * 1000, 100 + number));
     assert_eq!(ticker.received, Vec::from_iter(came));
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_given_up() {
+    let [peer, gate] = ends(SyncMode::Required);
+    let clock = Arc::new(WallClock::default());
+    let gate = Gate::synchronised(gate).unwrap();
+    let gate = gate.with_patience(clock, Duration::from_millis(250), || false);
+    let (mut kernel, _, _) = ticking(gate, 60);
+    let failed = kernel.run_until(20 * MICROSECOND_PS).unwrap_err();
+    assert!(
+        failed.reason.contains("has said nothing for 0.25 s"),
+        "{failed}"
+    );
+    drop(peer);
+}
+
+#[test]
+fn a_run_beside_a_peer_ends_when_it_is_told_to() {
+    let [peer, gate] = ends(SyncMode::Required);
+    let clock = Arc::new(WallClock::default());
+    let gate = Gate::synchronised(gate).unwrap();
+    let gate = gate.with_patience(clock, Duration::from_secs(3600), || true);
+    let (mut kernel, _, _) = ticking(gate, 60);
+    let failed = kernel.run_until(20 * MICROSECOND_PS).unwrap_err();
+    assert_eq!(failed.reason, "interrupted");
+    drop(peer);
 }
