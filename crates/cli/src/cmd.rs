@@ -18,6 +18,7 @@ mod own_server;
 mod peer;
 pub mod pushdown;
 pub mod query;
+pub mod rank;
 pub mod rdma;
 pub mod replay;
 pub mod report;

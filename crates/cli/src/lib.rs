@@ -184,6 +184,8 @@ enum Verb {
     Import(cmd::import::Args),
     /// Compare two files of records, test by test
     Compare(cmd::compare::Args),
+    /// Rank platforms by what they are good at
+    Rank(cmd::rank::Args),
     /// Compare two commands, in turns, until the difference is known
     Ab(cmd::ab::Args),
     /// One HTML file from records
@@ -291,6 +293,7 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Sim(args) => cmd::sim::run(args, globals),
         Verb::Import(args) => cmd::import::run(args, globals),
         Verb::Compare(args) => cmd::compare::run(args, globals),
+        Verb::Rank(args) => cmd::rank::run(args, globals),
         Verb::Ab(args) => cmd::ab::run(args, globals),
         Verb::Report(args) => cmd::report::run(args, globals),
         Verb::Schema(args) => cmd::schema::run(args, globals),

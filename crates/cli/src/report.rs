@@ -13,6 +13,8 @@ mod origin;
 mod page;
 pub mod pays;
 pub mod published;
+pub mod ranked;
+pub mod ranking;
 mod scale;
 mod select;
 mod terminal;
@@ -49,6 +51,8 @@ struct Found<'a> {
     dpbento: Vec<bars::Bars>,
     /// Papers' numbers that are drawn somewhere.
     figures: Vec<Record>,
+    /// The platforms, ranked.
+    ranked: Option<ranked::Ranked>,
 }
 
 impl<'a> Found<'a> {
@@ -73,6 +77,7 @@ impl<'a> Found<'a> {
             sides,
             dpbento,
             figures,
+            ranked: ranking::of(records, known),
         }
     }
 
@@ -123,7 +128,11 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
     for warning in warnings {
         let _ = write!(html, "<p class=\"warn\">{}</p>", html::escape(warning));
     }
-    html.push_str(&page::contents(&found.tasks(), !found.dpbento.is_empty()));
+    html.push_str(&page::contents(
+        &found.tasks(),
+        !found.dpbento.is_empty(),
+        found.ranked.is_some(),
+    ));
     html.push_str(&at_a_glance(&found));
     if !found.dpbento.is_empty() {
         html.push_str("<section id=\"dpbento\"><h2>As in dpBento</h2><p class=\"sub\">The paper's figures with this page's records. Hollow bars are the paper's own numbers: other machines, other methods, and no ratio is drawn to them.</p>");
@@ -136,6 +145,9 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
             8,
         ));
         html.push_str("</section>");
+    }
+    if let Some(ranked) = &found.ranked {
+        html.push_str(&ranking::html(ranked));
     }
     for task in found.tasks() {
         html.push_str(&section(&found, task));
