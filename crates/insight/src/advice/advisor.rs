@@ -12,7 +12,7 @@ use super::predictor::{Predictor, Quantity};
 use super::replay::{Replay, Services, highest_rate};
 use super::service::Bound;
 use super::side::{Refusal, Side};
-pub use checks::{Check, frozen};
+pub use checks::{Check, frozen, hash_of};
 
 /// Values of the axis of sizes, besides those that were measured.
 const GRID: usize = 24;

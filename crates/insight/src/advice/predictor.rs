@@ -57,7 +57,6 @@ struct Fold {
 /// Points, and what follows from them.
 #[derive(Clone, Debug)]
 pub struct Predictor {
-    quantity: Quantity,
     kind: Kind,
     fitted: Fitted,
     folds: Vec<Fold>,
@@ -168,7 +167,6 @@ impl Predictor {
         };
         let all: Vec<Point> = known.iter().map(|&point| point.clone()).collect();
         Ok(Self {
-            quantity,
             kind,
             fitted: Fitted::new(&known, kind, quantity).ok_or(Silent::NoFit)?,
             folds,

@@ -108,13 +108,13 @@ fn between_depths(plan: &Planned<'_>, besides: u64) -> Option<u64> {
 
 /// The predictions' hash (SHA-256, in hexadecimal digits): whoever has it from before the measurement can see that none was changed afterwards.
 pub fn frozen(sides: [&str; 2], checks: &[Check]) -> String {
-    let mut hash = Sha256::new();
+    let mut lines = String::new();
     for check in checks {
         for (side, load, estimate) in [
             (sides[0], check.host_load, check.host),
             (sides[1], check.device_load, check.device),
         ] {
-            let line = format!(
+            lines.push_str(&format!(
                 "{side} {:?} batch={} size={} depth={} threads={} {:e} {:e} {:e} {}\n",
                 check.metric,
                 load.batch,
@@ -125,16 +125,28 @@ pub fn frozen(sides: [&str; 2], checks: &[Check]) -> String {
                 estimate.value,
                 estimate.high,
                 check.verdict.name()
-            );
-            hash.update(line.as_bytes());
+            ));
         }
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hash_of(&lines)
+}
+
+/// SHA-256 in hexadecimal digits.
+pub fn hash_of(text: &str) -> String {
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// FIPS 180-4's example of one block.
+    #[test]
+    fn the_hash_is_sha256() {
+        let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hash_of("abc"), known);
+    }
 
     #[test]
     fn sizes_between_measured_ones_are_held_out() {
