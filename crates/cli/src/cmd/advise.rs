@@ -225,18 +225,30 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let advisor = Advisor::new(host, device).map_err(refused)?;
     let question = args.question()?;
     let advice = advisor.advise(&question).map_err(refused)?;
-    let hash = advisor::frozen([&advisor.host.backend, &advisor.device.backend], &advice.checks);
+    let hash = advisor::frozen(
+        [&advisor.host.backend, &advisor.device.backend],
+        &advice.checks,
+    );
     for record in records::predicted(&args, &advisor, &advice, &hash) {
         kept.keep(record)?;
     }
     if args.verify {
-        output::note(&format!("predictions, before they are measured: sha256 {hash}"));
+        output::note(&format!(
+            "predictions, before they are measured: sha256 {hash}"
+        ));
     }
     let score = match args.verify {
         true => Some(verify::score(&args, &advisor, &advice, &mut kept)?),
         false => None,
     };
-    let record = records::advice(&args, &advisor, &advice, &hash, score.as_ref(), prices(&args)?.as_ref());
+    let record = records::advice(
+        &args,
+        &advisor,
+        &advice,
+        &hash,
+        score.as_ref(),
+        prices(&args)?.as_ref(),
+    );
     if globals.format() != Format::Json {
         let text = show::text(&args, &advisor, &advice, &hash, score.as_ref(), &record);
         output::print(&text)?;
@@ -415,8 +427,16 @@ impl Args {
             .collect();
         records
             .iter()
-            .filter(|record| record.task == "op" && has(record, "operator", operator) && has(record, "backend", backend))
-            .filter(|record| wanted.iter().all(|(name, value)| has(record, &format!("op.{name}"), value)))
+            .filter(|record| {
+                record.task == "op"
+                    && has(record, "operator", operator)
+                    && has(record, "backend", backend)
+            })
+            .filter(|record| {
+                wanted
+                    .iter()
+                    .all(|(name, value)| has(record, &format!("op.{name}"), value))
+            })
             .collect()
     }
 
@@ -425,7 +445,10 @@ impl Args {
         if let Some(operator) = &self.operator {
             return Ok(operator.clone());
         }
-        let both = host.iter().chain(device).filter(|record| record.task == "op");
+        let both = host
+            .iter()
+            .chain(device)
+            .filter(|record| record.task == "op");
         let names = both.filter_map(|record| Some(record.parameters.get("operator")?.to_string()));
         let names: std::collections::BTreeSet<String> = names.collect();
         match names.iter().next() {
@@ -441,11 +464,17 @@ impl Args {
     /// The only backend beside the host's, or the only device.
     fn only_device(&self, records: &[Record], operator: &str) -> Result<String, Failure> {
         let names = side::backends(records);
-        let own = names.into_iter().filter(|name| !self.of(records, operator, name).is_empty());
-        let others: Vec<String> = own.filter(|name| *name != self.host || self.files.len() == 2).collect();
+        let own = names
+            .into_iter()
+            .filter(|name| !self.of(records, operator, name).is_empty());
+        let others: Vec<String> = own
+            .filter(|name| *name != self.host || self.files.len() == 2)
+            .collect();
         let is_device = |name: &&String| {
             let first = self.of(records, operator, name);
-            let made_of = first.first().and_then(|record| record.provenance.made_of.as_ref());
+            let made_of = first
+                .first()
+                .and_then(|record| record.provenance.made_of.as_ref());
             made_of.is_some_and(|it| matches!(it.executor, Executor::Device | Executor::Model))
         };
         let devices: Vec<&String> = others.iter().filter(is_device).collect();
@@ -472,7 +501,11 @@ fn read(path: &Path) -> Result<Vec<Record>, Failure> {
             damage.reason
         )));
     }
-    Ok(reading.records.into_iter().map(|line| line.record).collect())
+    Ok(reading
+        .records
+        .into_iter()
+        .map(|line| line.record)
+        .collect())
 }
 
 /// What a score and its advice come to, for a person.
@@ -503,7 +536,16 @@ fn score_line(score: &Score) -> String {
 fn command_of(args: &Args, advisor: &Advisor, advice: &Advice) -> Vec<String> {
     measure::commands(args, advisor, advice)
         .into_iter()
-        .map(|words| format!("dpb {}", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")))
+        .map(|words| {
+            format!(
+                "dpb {}",
+                words
+                    .iter()
+                    .map(|word| quoted(word))
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            )
+        })
         .collect()
 }
 

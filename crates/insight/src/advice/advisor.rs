@@ -157,7 +157,10 @@ impl Advisor {
             )));
         }
         if host.backend == device.backend && host.machine == device.machine {
-            return Err(Refusal(format!("both sides are {} on one machine", host.backend)));
+            return Err(Refusal(format!(
+                "both sides are {} on one machine",
+                host.backend
+            )));
         }
         let fit = |side: &Side| {
             let fitted = Predictor::new(&side.points, Quantity::Time);
@@ -217,14 +220,21 @@ impl Advisor {
     fn sizes(&self, question: &Question) -> Result<(u64, Vec<u64>), Refusal> {
         let of = |side: &Side, batch: u64| {
             let loads = side.points.iter().map(|point| point.load);
-            let sizes = loads.filter(|load| load.batch == batch).map(|load| load.size);
+            let sizes = loads
+                .filter(|load| load.batch == batch)
+                .map(|load| load.size);
             sizes.collect::<std::collections::BTreeSet<u64>>()
         };
         let common = |batch: u64| {
             let both = &of(&self.host, batch) & &of(&self.device, batch);
             both.into_iter().collect::<Vec<u64>>()
         };
-        let mut batches: Vec<u64> = self.host.points.iter().map(|point| point.load.batch).collect();
+        let mut batches: Vec<u64> = self
+            .host
+            .points
+            .iter()
+            .map(|point| point.load.batch)
+            .collect();
         batches.sort_unstable();
         batches.dedup();
         if let Some(batch) = question.batch {
@@ -239,7 +249,8 @@ impl Advisor {
         match best {
             Some((batch, sizes)) if sizes.len() >= 2 => Ok((batch, sizes)),
             _ => Err(Refusal(
-                "no number of items (--batch) was measured at two sizes or more on both sides".to_owned(),
+                "no number of items (--batch) was measured at two sizes or more on both sides"
+                    .to_owned(),
             )),
         }
     }
@@ -251,7 +262,8 @@ fn grid(measured: &[u64]) -> Vec<u64> {
         return Vec::new();
     };
     let (low, high) = ((first as f64).ln(), (last as f64).ln());
-    let between = (0..=GRID).map(|at| (low + (high - low) * at as f64 / GRID as f64).exp().round() as u64);
+    let between =
+        (0..=GRID).map(|at| (low + (high - low) * at as f64 / GRID as f64).exp().round() as u64);
     let mut all: Vec<u64> = between.chain(measured.iter().copied()).collect();
     all.sort_unstable();
     all.dedup();
@@ -276,17 +288,24 @@ impl<'a> Planned<'a> {
         };
         let cost = |side: &Side, (depth, threads): (u64, u64)| {
             let own = side.points.iter();
-            let own = own.filter(|point| point.load.depth == depth && point.load.threads == threads);
+            let own =
+                own.filter(|point| point.load.depth == depth && point.load.threads == threads);
             let own: Vec<_> = own.cloned().collect();
             Predictor::new(&own, Quantity::HostTime).ok()
         };
         if let Goal::Application(profile) = &question.goal {
             profile.check().map_err(Refusal)?;
         }
-        if let Goal::Slo { jobs_per_s, limit_ns } = question.goal {
+        if let Goal::Slo {
+            jobs_per_s,
+            limit_ns,
+        } = question.goal
+        {
             let is_positive = |value: f64| value.is_finite() && value > 0.0;
             if !is_positive(jobs_per_s) || !is_positive(limit_ns) {
-                return Err(Refusal("the rate and the limit are numbers above 0".to_owned()));
+                return Err(Refusal(
+                    "the rate and the limit are numbers above 0".to_owned(),
+                ));
             }
         }
         let deepest = [advisor.host.deepest(), advisor.device.deepest()];
@@ -326,7 +345,9 @@ impl<'a> Planned<'a> {
             None => Bound::InFlight,
         };
         if own.executor == Executor::Device
-            && let Some(host) = self.costs[side].as_ref().and_then(|cost| cost.at(load).ok())
+            && let Some(host) = self.costs[side]
+                .as_ref()
+                .and_then(|cost| cost.at(load).ok())
         {
             let by_host = host.map(|ns| ns / load.threads as f64);
             if by_host.value > time.value {
@@ -360,7 +381,10 @@ impl<'a> Planned<'a> {
                 let service = [&self.advisor.host_time, &self.advisor.device_time][side].service();
                 let doorbell = service.map(|service| service.doorbell_ns.max(1.0));
                 doorbell.map(Estimate::exact).ok_or_else(|| {
-                    Refusal(format!("{}: no doorbell of the model is known", own.backend))
+                    Refusal(format!(
+                        "{}: no doorbell of the model is known",
+                        own.backend
+                    ))
                 })
             }
             None => Err(Refusal(format!(
@@ -557,7 +581,10 @@ impl<'a> Planned<'a> {
         }
         for side in [host, device] {
             if side.evidence.kind() == "simulated" {
-                said.push(format!("{} is a model, and its times are the model's", side.backend));
+                said.push(format!(
+                    "{} is a model, and its times are the model's",
+                    side.backend
+                ));
             }
         }
         said.push("jobs are alike, and as the measured ones in content".to_owned());
@@ -592,20 +619,30 @@ impl<'a> Planned<'a> {
             let by_item = service.item_ns + service.byte_ns * largest.size as f64;
             if by_item > 0.0 && service.job_ns > 0.0 {
                 let least = ((1.0 / FIXED_SHARE - 1.0) * service.job_ns / by_item).ceil();
-                add("batch", format!("{least:.0} items or more at {} B, so that a job's fixed part is at most a tenth of it", largest.size));
+                add(
+                    "batch",
+                    format!(
+                        "{least:.0} items or more at {} B, so that a job's fixed part is at most a tenth of it",
+                        largest.size
+                    ),
+                );
             }
             if let Some(lanes) = service.lanes {
-                let depth = (lanes as f64 * service.alone_ns(&load) / service.service_ns(&load)).ceil();
+                let depth =
+                    (lanes as f64 * service.alone_ns(&load) / service.service_ns(&load)).ceil();
                 let deep = Load {
                     depth: depth as u64,
                     threads: 1,
                     ..load
                 };
                 let waits = depth * service.closed_loop_ns(&deep).0;
-                add("depth", format!(
-                    "{depth:.0} jobs in flight keep {lanes} lanes busy; each then takes {waits:.0} ns instead of {:.0}",
-                    service.alone_ns(&load)
-                ));
+                add(
+                    "depth",
+                    format!(
+                        "{depth:.0} jobs in flight keep {lanes} lanes busy; each then takes {waits:.0} ns instead of {:.0}",
+                        service.alone_ns(&load)
+                    ),
+                );
             }
         }
         if let Some(jobs_per_s) = self.question.jobs_per_s
@@ -616,12 +653,15 @@ impl<'a> Planned<'a> {
         {
             let cores = |host: f64, device: f64| jobs_per_s * (host - device) / 1e9;
             let freed = cores(host.value, device.value);
-            add("cores_freed", format!(
-                "{freed:.3} ({:.3} to {:.3}) at {jobs_per_s} jobs of {} B a second",
-                cores(host.low, device.high),
-                cores(host.high, device.low),
-                largest.size
-            ));
+            add(
+                "cores_freed",
+                format!(
+                    "{freed:.3} ({:.3} to {:.3}) at {jobs_per_s} jobs of {} B a second",
+                    cores(host.low, device.high),
+                    cores(host.high, device.low),
+                    largest.size
+                ),
+            );
             advice.cores_freed = Some(freed);
         }
         match &self.question.goal {
@@ -630,7 +670,12 @@ impl<'a> Planned<'a> {
                 let share = share.unwrap_or(0.0);
                 advice.findings.push((
                     "split".to_owned(),
-                    format!("{:.0} % of {} B to {}", share * 100.0, largest.size, self.advisor.device.backend),
+                    format!(
+                        "{:.0} % of {} B to {}",
+                        share * 100.0,
+                        largest.size,
+                        self.advisor.device.backend
+                    ),
                 ));
                 advice.device_share = Some(share);
             }
@@ -639,18 +684,30 @@ impl<'a> Planned<'a> {
                 for side in [0, 1] {
                     let (services, lanes, time) = self.services(side, &load)?;
                     let at = |factor: f64| {
-                        highest_rate(&services.scaled(factor), lanes, *limit_ns, REPLAYED / 4, SEEDS[0])
+                        highest_rate(
+                            &services.scaled(factor),
+                            lanes,
+                            *limit_ns,
+                            REPLAYED / 4,
+                            SEEDS[0],
+                        )
                     };
                     rates.push(format!(
                         "{}: {:.0} jobs of {} B a second ({:.0} to {:.0})",
                         [&self.advisor.host, &self.advisor.device][side].backend,
                         at(1.0),
                         largest.size,
-                        if time.high.is_finite() { at(time.high / time.value) } else { 0.0 },
+                        if time.high.is_finite() {
+                            at(time.high / time.value)
+                        } else {
+                            0.0
+                        },
                         at(time.low / time.value),
                     ));
                 }
-                advice.findings.push(("rate_threshold".to_owned(), rates.join("; ")));
+                advice
+                    .findings
+                    .push(("rate_threshold".to_owned(), rates.join("; ")));
             }
             _ => {}
         }
@@ -672,15 +729,19 @@ fn said_of(predictor: &Predictor) -> String {
         error(lines)
     );
     if let Some(service) = predictor.service() {
-        let lanes = service
-            .lanes
-            .map_or_else(|| "lanes never all busy".to_owned(), |lanes| format!("{lanes} lanes"));
+        let lanes = service.lanes.map_or_else(
+            || "lanes never all busy".to_owned(),
+            |lanes| format!("{lanes} lanes"),
+        );
         said.push_str(&format!(
             "; {lanes}, {:.1} ns a job, {:.2} ns an item, {:.4} ns a byte, doorbell {:.1} ns",
             service.job_ns, service.item_ns, service.byte_ns, service.doorbell_ns
         ));
         if service.shared_byte_ns > 0.0 {
-            said.push_str(&format!(", {:.4} ns a byte on what lanes share", service.shared_byte_ns));
+            said.push_str(&format!(
+                ", {:.4} ns a byte on what lanes share",
+                service.shared_byte_ns
+            ));
         }
     }
     said

@@ -69,9 +69,15 @@ impl Profile {
     pub fn check(&self) -> Result<(), String> {
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
         if !is_share(self.share) || self.share == 0.0 {
-            return Err(format!("`share` is {}; it is a part above 0 of 1", self.share));
+            return Err(format!(
+                "`share` is {}; it is a part above 0 of 1",
+                self.share
+            ));
         }
-        for (name, value) in [("offloads_per_s", self.offloads_per_s), ("cores", self.cores)] {
+        for (name, value) in [
+            ("offloads_per_s", self.offloads_per_s),
+            ("cores", self.cores),
+        ] {
             if !value.is_finite() || value <= 0.0 {
                 return Err(format!("`{name}` is {value}; it is a number above 0"));
             }
@@ -82,7 +88,11 @@ impl Profile {
         if self.batch == 0 || self.sizes.is_empty() {
             return Err("it names no sizes, or jobs of no items".to_owned());
         }
-        if let Some((size, share)) = self.sizes.iter().find(|(size, share)| *size == 0 || !is_share(*share)) {
+        if let Some((size, share)) = self
+            .sizes
+            .iter()
+            .find(|(size, share)| *size == 0 || !is_share(*share))
+        {
             return Err(format!("size {size} has the share {share}"));
         }
         let sum: f64 = self.sizes.iter().map(|(_, share)| share).sum();
@@ -159,7 +169,8 @@ mod tests {
     /// The equations as the authors' repository states them (`accelerometer.cc`): with C = 2e9 cycles of one nanosecond, A = 6, o₀ + L = 13.
     #[test]
     fn speed_ups_are_those_of_the_equations() {
-        let (alpha, n, c, a, overhead): (f64, f64, f64, f64, f64) = (0.165844, 298_951.0, 2e9, 6.0, 13.0);
+        let (alpha, n, c, a, overhead): (f64, f64, f64, f64, f64) =
+            (0.165844, 298_951.0, 2e9, 6.0, 13.0);
         let sync = 1.0 / ((1.0 - alpha) + alpha / a + n / c * overhead);
         // The device's time by offload is α·C/(A·n).
         let whole_ns = alpha * c / a / n + overhead;

@@ -36,7 +36,9 @@ fn along<const N: usize>(knots: &[&Knot<N>], at: [u64; N], axis: usize) -> Optio
         .collect();
     let wanted = (at[axis].max(1) as f64).ln();
     let above = known.iter().position(|(place, _)| *place > wanted);
-    let second = above.unwrap_or(known.len()).clamp(1, known.len().max(2) - 1);
+    let second = above
+        .unwrap_or(known.len())
+        .clamp(1, known.len().max(2) - 1);
     let (&(low, under), &(high, over)) = (known.get(second - 1)?, known.get(second)?);
     Some(under + (over - under) * (wanted - low) / (high - low))
 }

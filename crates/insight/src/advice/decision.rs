@@ -76,8 +76,14 @@ impl Decision {
 
     /// Where the predicted gain crosses 1. The interval reaches from the first value at which it may have crossed to the first from which on it has.
     pub fn threshold(&self) -> Threshold {
-        let wins: Vec<bool> = self.gains.iter().map(|(_, gain)| gain.value > 1.0).collect();
-        let changes: Vec<usize> = (1..wins.len()).filter(|&at| wins[at] != wins[at - 1]).collect();
+        let wins: Vec<bool> = self
+            .gains
+            .iter()
+            .map(|(_, gain)| gain.value > 1.0)
+            .collect();
+        let changes: Vec<usize> = (1..wins.len())
+            .filter(|&at| wins[at] != wins[at - 1])
+            .collect();
         let &[change] = &changes[..] else {
             return match changes.is_empty() {
                 true => Threshold::None,
@@ -155,14 +161,19 @@ mod tests {
             high: value * arm,
         };
         Decision {
-            gains: values.iter().map(|&(at, gain)| (at, estimate(gain))).collect(),
+            gains: values
+                .iter()
+                .map(|&(at, gain)| (at, estimate(gain)))
+                .collect(),
         }
     }
 
     #[test]
     fn a_gain_that_rises_has_a_threshold_with_an_interval() {
         // A gain that rises with the size: x/1000.
-        let line: Vec<(f64, f64)> = [100.0, 400.0, 800.0, 1600.0, 10_000.0].map(|x| (x, x / 1000.0)).into();
+        let line: Vec<(f64, f64)> = [100.0, 400.0, 800.0, 1600.0, 10_000.0]
+            .map(|x| (x, x / 1000.0))
+            .into();
         let decision = gains(1.5, &line);
         let Threshold::From(place) = decision.threshold() else {
             panic!("{decision:?}");
@@ -191,10 +202,16 @@ mod tests {
 
     #[test]
     fn no_threshold_where_nothing_changes_or_too_much() {
-        assert_eq!(gains(1.1, &[(1.0, 2.0), (2.0, 3.0)]).threshold(), Threshold::None);
+        assert_eq!(
+            gains(1.1, &[(1.0, 2.0), (2.0, 3.0)]).threshold(),
+            Threshold::None
+        );
         let wild = gains(1.1, &[(1.0, 2.0), (2.0, 0.5), (3.0, 2.0)]);
         assert_eq!(wild.threshold(), Threshold::Several);
-        assert_eq!(gains(1.1, &[(1.0, 2.0), (2.0, 3.0)]).everywhere(), Some(Verdict::Move));
+        assert_eq!(
+            gains(1.1, &[(1.0, 2.0), (2.0, 3.0)]).everywhere(),
+            Some(Verdict::Move)
+        );
     }
 
     #[test]
@@ -203,7 +220,11 @@ mod tests {
         decision.gains[2].1.high = 9.0;
         assert_eq!(decision.measure_next(), Some(3.0));
         decision.gains[3].1.high = 99.0;
-        assert_eq!(decision.measure_next(), Some(3.0), "a wide one that is clear is no question");
+        assert_eq!(
+            decision.measure_next(),
+            Some(3.0),
+            "a wide one that is clear is no question"
+        );
         assert_eq!(gains(1.2, &[(1.0, 0.5)]).measure_next(), None);
     }
 }

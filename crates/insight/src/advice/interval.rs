@@ -89,7 +89,9 @@ pub fn jackknife_plus(value: f64, missed: &[Missed]) -> Estimate {
         });
         let mut ends: Vec<f64> = ends.collect();
         ends.sort_unstable_by(f64::total_cmp);
-        ends.get(rank.saturating_sub(1)).copied().unwrap_or(f64::INFINITY)
+        ends.get(rank.saturating_sub(1))
+            .copied()
+            .unwrap_or(f64::INFINITY)
     };
     let low = (-ends(-1.0)).exp();
     let high = ends(1.0).exp();
@@ -109,7 +111,9 @@ mod tests {
     #[test]
     fn ranks_are_those_of_the_paper() {
         // n = 9 at 90 %: the ninth of nine, the largest; the smallest below.
-        let missed: Vec<Missed> = (1..=9).map(|at| Some((0.0, f64::from(at) / 10.0))).collect();
+        let missed: Vec<Missed> = (1..=9)
+            .map(|at| Some((0.0, f64::from(at) / 10.0)))
+            .collect();
         let found = jackknife_plus(1.0, &missed);
         assert!((found.high.ln() - 0.9).abs() < 1e-12 && (found.low.ln() + 0.9).abs() < 1e-12);
         // Nineteen: the eighteenth.

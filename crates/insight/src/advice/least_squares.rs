@@ -30,7 +30,10 @@ pub struct Fitted<const N: usize> {
 pub fn fit<const N: usize>(equations: &[Equation<N>]) -> Option<Fitted<N>> {
     const { assert!(N <= PARAMETERS_MAX) };
     let is_number = |equation: &Equation<N>| {
-        let finite = equation.coefficients.iter().all(|factor| factor.is_finite());
+        let finite = equation
+            .coefficients
+            .iter()
+            .all(|factor| factor.is_finite());
         finite && equation.value.is_finite() && equation.value != 0.0
     };
     if equations.is_empty() || !equations.iter().all(is_number) {
@@ -101,7 +104,9 @@ fn solve<const N: usize>(rows: &[[f64; N]], set: u32) -> Option<[f64; N]> {
     let mut parameters = [0.0; N];
     let mut solved = vec![0.0; count];
     for at in (0..count).rev() {
-        let known: f64 = (at + 1..count).map(|next| upper[at][next] * solved[next]).sum();
+        let known: f64 = (at + 1..count)
+            .map(|next| upper[at][next] * solved[next])
+            .sum();
         solved[at] = (right[at] - known) / upper[at][at];
         if !solved[at].is_finite() || solved[at] < 0.0 {
             return None;
@@ -118,7 +123,10 @@ fn norm(values: &[f64]) -> f64 {
 /// Takes out of `values` what lies along `unit`, and says how much it was.
 fn take_out(values: &mut [f64], unit: &[f64]) -> f64 {
     let along: f64 = values.iter().zip(unit).map(|(a, b)| a * b).sum();
-    values.iter_mut().zip(unit).for_each(|(value, unit)| *value -= along * unit);
+    values
+        .iter_mut()
+        .zip(unit)
+        .for_each(|(value, unit)| *value -= along * unit);
     along
 }
 
@@ -168,9 +176,9 @@ mod tests {
         let fitted = fit(&rows).expect("a fit");
         assert_eq!(fitted.parameters[1], 0.0);
         // Then the best constant of relative errors: sum 1/y over sum 1/y².
-        let (first, second): (f64, f64) = [9.0, 8.0, 7.0].iter().fold((0.0, 0.0), |(a, b), y| {
-            (a + 1.0 / y, b + 1.0 / (y * y))
-        });
+        let (first, second): (f64, f64) = [9.0, 8.0, 7.0]
+            .iter()
+            .fold((0.0, 0.0), |(a, b), y| (a + 1.0 / y, b + 1.0 / (y * y)));
         assert!((fitted.parameters[0] - first / second).abs() < 1e-9);
     }
 

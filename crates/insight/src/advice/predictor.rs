@@ -234,7 +234,11 @@ impl Predictor {
         for fold in &self.folds {
             let predicted = fold.model.as_ref().and_then(|model| model.of(load));
             for error in &fold.errors {
-                missed.push(predicted.zip(*error).map(|(predicted, error)| (predicted.ln(), error)));
+                missed.push(
+                    predicted
+                        .zip(*error)
+                        .map(|(predicted, error)| (predicted.ln(), error)),
+                );
             }
         }
         Ok(jackknife_plus(value, &missed).widened(self.spread))
@@ -250,11 +254,7 @@ impl Fitted {
                     .iter()
                     .filter_map(|point| {
                         Some(Equation {
-                            coefficients: [
-                                1.0,
-                                point.load.batch as f64,
-                                point.load.job_bytes(),
-                            ],
+                            coefficients: [1.0, point.load.batch as f64, point.load.job_bytes()],
                             value: value(point, quantity)?,
                         })
                     })
@@ -280,9 +280,7 @@ impl Fitted {
             Self::Host([job, item, byte]) => {
                 job + item * load.batch as f64 + byte * load.job_bytes()
             }
-            Self::Lines(knots) => {
-                curve::between(knots, [load.in_flight(), load.batch, load.size])?
-            }
+            Self::Lines(knots) => curve::between(knots, [load.in_flight(), load.batch, load.size])?,
         };
         (value.is_finite() && value > 0.0).then_some(value)
     }

@@ -33,7 +33,10 @@ impl Prices {
             ("core_watts", prices.core_watts),
             ("device_watts", prices.device_watts),
         ];
-        match figures.iter().find(|(_, value)| !value.is_finite() || *value < 0.0) {
+        match figures
+            .iter()
+            .find(|(_, value)| !value.is_finite() || *value < 0.0)
+        {
             Some((name, value)) => Err(format!("`{name}` is {value}; it is a number from 0")),
             None => Ok(prices),
         }
@@ -66,8 +69,14 @@ mod tests {
         let text = "currency = \"EUR\"\ncore_hour = 0.04\ndevice_hour = 0.1\ncore_watts = 5\n";
         let prices = Prices::read(text).expect("prices");
         let said = prices.sentence(4.0);
-        assert!(said.contains("+0.0600 EUR") && said.contains("+20.00 W"), "{said}");
-        assert!(said.contains("0.04 EUR") && said.contains("at 0.1"), "{said}");
+        assert!(
+            said.contains("+0.0600 EUR") && said.contains("+20.00 W"),
+            "{said}"
+        );
+        assert!(
+            said.contains("0.04 EUR") && said.contains("at 0.1"),
+            "{said}"
+        );
         for wrong in [
             "currency = \"EUR\"\ncore_hour = -1\ndevice_hour = 0\n",
             "currency = \"EUR\"\ncore_hour = nan\ndevice_hour = 0\n",

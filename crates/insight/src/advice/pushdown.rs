@@ -50,7 +50,10 @@ impl Tables {
             ("the scan's rate", self.scan_rows_per_s),
             ("the filter's rate", self.filter_rows_per_s),
         ];
-        match parts.into_iter().find(|(_, value)| !value.is_finite() || *value <= 0.0) {
+        match parts
+            .into_iter()
+            .find(|(_, value)| !value.is_finite() || *value <= 0.0)
+        {
             Some((name, value)) => Err(format!("{name}: {value}")),
             None => Ok(()),
         }
@@ -58,7 +61,10 @@ impl Tables {
 
     /// Seconds of the fetch: from the longer one of transfer and filter, if they overlap, to their sum.
     pub fn fetch_s(&self) -> Estimate {
-        bounds(self.file_bytes / self.link_bytes_per_s, self.rows / self.filter_rows_per_s)
+        bounds(
+            self.file_bytes / self.link_bytes_per_s,
+            self.rows / self.filter_rows_per_s,
+        )
     }
 
     /// Seconds of the scan at the storage, for this share of rows.

@@ -104,7 +104,8 @@ impl Replay {
     pub fn of(&self, services: &Services) -> Option<Tail> {
         let gap_ps = 1e9 / self.jobs_per_s * PS;
         let load = self.jobs_per_s * services.mean_ns() / 1e9 / self.lanes as f64;
-        if !gap_ps.is_finite() || load.is_nan() || load >= 1.0 || self.lanes == 0 || self.jobs < 100 {
+        if !gap_ps.is_finite() || load.is_nan() || load >= 1.0 || self.lanes == 0 || self.jobs < 100
+        {
             return None;
         }
         let mut random = SplitMix64::new(self.seed);
@@ -120,7 +121,9 @@ impl Replay {
             }
         }
         times_ns.sort_unstable_by(f64::total_cmp);
-        let at = |share: f64| times_ns[((times_ns.len() as f64 * share) as usize).min(times_ns.len() - 1)];
+        let at = |share: f64| {
+            times_ns[((times_ns.len() as f64 * share) as usize).min(times_ns.len() - 1)]
+        };
         Some(Tail {
             mean_ns: times_ns.iter().sum::<f64>() / times_ns.len() as f64,
             p50_ns: at(0.5),
@@ -181,7 +184,9 @@ mod tests {
     /// M/M/1: times in the system are exponential with mean 1/(μ − λ) (Kleinrock, Queueing Systems, volume 1, section 5.8).
     #[test]
     fn one_lane_and_exponential_service_is_the_textbook() {
-        let tail = replay(0.5e6, 1).of(&exponential(1000.0)).expect("it keeps up");
+        let tail = replay(0.5e6, 1)
+            .of(&exponential(1000.0))
+            .expect("it keeps up");
         let mean = 2000.0;
         assert!((tail.mean_ns / mean - 1.0).abs() < 0.05, "{tail:?}");
         let p99 = mean * 100f64.ln();

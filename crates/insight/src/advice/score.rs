@@ -71,7 +71,11 @@ impl Score {
                 true => covered += 1,
                 false => misses.push(format!(
                     "{}: predicted {:.1} ({:.1} to {:.1}), measured {:.1}",
-                    one.name, one.predicted.value, one.predicted.low, one.predicted.high, one.measured
+                    one.name,
+                    one.predicted.value,
+                    one.predicted.low,
+                    one.predicted.high,
+                    one.measured
                 )),
             }
         }
@@ -210,7 +214,10 @@ mod tests {
         assert_eq!((score.held, score.covered), (3, 2));
         // Errors are 0, 100/105 − 1, 100/125 − 1.
         assert!((score.median_error.expect("errors") - (1.0 - 100.0 / 105.0)).abs() < 1e-12);
-        assert_eq!((score.decisions, score.spoken, score.right, score.ties), (4, 3, 2, 1));
+        assert_eq!(
+            (score.decisions, score.spoken, score.right, score.ties),
+            (4, 3, 2, 1)
+        );
         // Truths: stay, move, stay, move.
         assert_eq!(score.rules, [2, 2, 2]);
         assert_eq!(score.misses.len(), 2, "{:?}", score.misses);

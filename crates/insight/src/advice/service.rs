@@ -151,7 +151,10 @@ impl Service {
 
     /// The time of one job alone, from its submission to its result.
     pub fn alone_ns(&self, load: &Load) -> f64 {
-        self.doorbell_ns + self.service_ns(load).max(self.shared_byte_ns * load.job_bytes())
+        self.doorbell_ns
+            + self
+                .service_ns(load)
+                .max(self.shared_byte_ns * load.job_bytes())
     }
 
     /// The time by job of a closed loop, and what limits it.

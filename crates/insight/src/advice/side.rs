@@ -79,7 +79,10 @@ impl Side {
                     continue;
                 }
                 Outcome::Interrupted => {
-                    notes.push(format!("record {} was interrupted and is left out", record.id));
+                    notes.push(format!(
+                        "record {} was interrupted and is left out",
+                        record.id
+                    ));
                     continue;
                 }
             }
@@ -155,17 +158,8 @@ fn evidence(record: &Record) -> Result<(), Refusal> {
 }
 
 /// Parameters that points of one side differ in.
-const SWEPT: [&str; 10] = [
-    "size",
-    "batch",
-    "depth",
-    "threads",
-    "mode",
-    "rate",
-    "seconds",
-    "repeat",
-    "working_set",
-    "input",
+const SWEPT: [&str; 8] = [
+    "size", "batch", "depth", "threads", "mode", "rate", "seconds", "repeat",
 ];
 
 /// Refuses a record that is not of the same backend, machine, state and work as the first.
@@ -187,7 +181,10 @@ fn alike(first: &Record, record: &Record) -> Result<(), Refusal> {
         if one != other {
             return refused(
                 record,
-                format!("its {what} is `{other}`, that of record {} is `{one}`; advice rests on one of each", first.id),
+                format!(
+                    "its {what} is `{other}`, that of record {} is `{one}`; advice rests on one of each",
+                    first.id
+                ),
             );
         }
     }
@@ -249,7 +246,10 @@ fn point(record: &Record, executor: Executor) -> Result<Point, Refusal> {
     let Some(rates) = runs(record, "items_per_s")? else {
         return refused(record, "it has no runs of items_per_s");
     };
-    let runs_ns: Vec<f64> = rates.iter().map(|rate| load.batch as f64 * 1e9 / rate).collect();
+    let runs_ns: Vec<f64> = rates
+        .iter()
+        .map(|rate| load.batch as f64 * 1e9 / rate)
+        .collect();
     let job_ns = median(&runs_ns).expect("there are runs");
     check_bytes(record, &rates)?;
     check_latency(record, &load, job_ns)?;
@@ -259,7 +259,11 @@ fn point(record: &Record, executor: Executor) -> Result<Point, Refusal> {
         load,
         job_ns,
         runs_ns,
-        segment_jobs: record.counts.get("segment_jobs").copied().unwrap_or(u64::MAX),
+        segment_jobs: record
+            .counts
+            .get("segment_jobs")
+            .copied()
+            .unwrap_or(u64::MAX),
         host_ns: median(&host_runs_ns),
         host_runs_ns,
         latencies: latencies.and_then(|samples| samples.hdr.clone()),
@@ -278,7 +282,8 @@ fn check_bytes(record: &Record, rates: &[f64]) -> Result<(), Refusal> {
         return refused(record, "it counted no items or no bytes");
     }
     let told = median(&byte_rates)
-        .zip(median(rates)).map(|(bytes, items)| bytes / items);
+        .zip(median(rates))
+        .map(|(bytes, items)| bytes / items);
     match told {
         Some(told) if (told / (bytes / items) - 1.0).abs() > UNITS_OFF_MAX => refused(
             record,

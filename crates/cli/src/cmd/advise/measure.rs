@@ -84,7 +84,10 @@ pub(super) fn commands(args: &Args, advisor: &Advisor, advice: &Advice) -> Vec<V
 pub(super) fn operator(advisor: &Advisor) -> String {
     let work = advisor.host.work.iter();
     let mut named = work.filter(|(name, _)| name == "operator");
-    named.next().map(|(_, value)| value.clone()).unwrap_or_default()
+    named
+        .next()
+        .map(|(_, value)| value.clone())
+        .unwrap_or_default()
 }
 
 fn of_operator(args: &Args) -> Vec<String> {
@@ -110,17 +113,25 @@ fn runs(args: &Args) -> Vec<String> {
 }
 
 fn flags<const N: usize>(flags: [(&str, String); N]) -> Vec<String> {
-    flags.map(|(name, value)| format!("--{name}={value}")).into()
+    flags
+        .map(|(name, value)| format!("--{name}={value}"))
+        .into()
 }
 
 fn joined(numbers: impl Iterator<Item = u64>) -> String {
-    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+    numbers
+        .map(|number| number.to_string())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// The record of a load, among those that were measured.
 pub(super) fn found<'a>(records: &'a [Record], backend: &str, load: &Load) -> Option<&'a Record> {
     let is = |record: &Record, name: &str, value: String| {
-        record.parameters.get(name).is_some_and(|own| own.to_string() == value)
+        record
+            .parameters
+            .get(name)
+            .is_some_and(|own| own.to_string() == value)
     };
     records.iter().find(|record| {
         is(record, "backend", backend.to_owned())

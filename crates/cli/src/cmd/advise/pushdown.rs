@@ -45,10 +45,16 @@ pub(super) fn run(args: &Args, kept: &mut Kept, globals: &Globals) -> Result<(),
     let records = measured(args, 0.0, &MEASURED)?;
     let known = Known {
         fetch: ran(&records, "fetch", MEASURED[0])?,
-        push: [ran(&records, "dpb", MEASURED[0])?, ran(&records, "dpb", MEASURED[1])?],
+        push: [
+            ran(&records, "dpb", MEASURED[0])?,
+            ran(&records, "dpb", MEASURED[1])?,
+        ],
         link_bytes_per_s: bits_per_s / 8.0,
     };
-    known.at(MEASURED[0]).check().map_err(|why| Failure::check(format!("no advice: {why}")))?;
+    known
+        .at(MEASURED[0])
+        .check()
+        .map_err(|why| Failure::check(format!("no advice: {why}")))?;
     for record in records {
         kept.keep(record)?;
     }
@@ -60,7 +66,9 @@ pub(super) fn run(args: &Args, kept: &mut Kept, globals: &Globals) -> Result<(),
     let mut record = known.record(args, &decision, &said, &hash);
     let score = match args.verify {
         true => {
-            output::note(&format!("predictions, before they are measured: sha256 {hash}"));
+            output::note(&format!(
+                "predictions, before they are measured: sha256 {hash}"
+            ));
             let paced = measured(args, bits_per_s / 1e9, &HELD)?;
             let score = known.score(&paced)?;
             for record in paced {
@@ -127,9 +135,17 @@ fn ran(records: &[Record], scheme: &str, selectivity: f64) -> Result<Ran, Failur
     };
     let record = records.iter().find(is);
     let record = record.ok_or_else(|| {
-        Failure::check(format!("no record of {scheme} at selectivity {selectivity}"))
+        Failure::check(format!(
+            "no record of {scheme} at selectivity {selectivity}"
+        ))
     })?;
-    let values = |name: &str| record.samples.get(name).map(|it| it.values.clone()).unwrap_or_default();
+    let values = |name: &str| {
+        record
+            .samples
+            .get(name)
+            .map(|it| it.values.clone())
+            .unwrap_or_default()
+    };
     let runs_s = values("run_s");
     let is_time = |value: &f64| value.is_finite() && *value > 0.0;
     if runs_s.is_empty() || !runs_s.iter().all(is_time) {
@@ -138,9 +154,8 @@ fn ran(records: &[Record], scheme: &str, selectivity: f64) -> Result<Ran, Failur
             output::verdict(record)
         )));
     }
-    let by_run = |name: &str| {
-        record.counts.get(name).copied().unwrap_or(0) as f64 / runs_s.len() as f64
-    };
+    let by_run =
+        |name: &str| record.counts.get(name).copied().unwrap_or(0) as f64 / runs_s.len() as f64;
     Ok(Ran {
         tuples: by_run("tuples"),
         rows: by_run("rows"),
@@ -188,7 +203,11 @@ impl Known {
     fn frozen(&self) -> String {
         let lines = HELD.map(|share| {
             let tables = self.at(share);
-            format!("{share} {:?} {:?}\n", tables.fetch_s(), tables.push_s(share))
+            format!(
+                "{share} {:?} {:?}\n",
+                tables.fetch_s(),
+                tables.push_s(share)
+            )
         });
         dpb_insight::advice::advisor::hash_of(&lines.concat())
     }
@@ -229,7 +248,9 @@ impl Known {
     fn record(&self, args: &Args, decision: &Decision, said: &str, hash: &str) -> Record {
         let evidence = Evidence::Predicted {
             model: "bounds of fetch and scan".to_owned(),
-            from: [&self.fetch.id, &self.push[0].id, &self.push[1].id].map(Clone::clone).into(),
+            from: [&self.fetch.id, &self.push[0].id, &self.push[1].id]
+                .map(Clone::clone)
+                .into(),
         };
         let mut record = Record::new("advise", evidence, args.seed)
             .with("goal", "pushdown")
@@ -240,7 +261,11 @@ impl Known {
         for (name, text) in [
             ("verdict", said.to_owned()),
             ("sha256", hash.to_owned()),
-            ("assumes", "scan and link may overlap or not: the bounds are the longer one and their sum".to_owned()),
+            (
+                "assumes",
+                "scan and link may overlap or not: the bounds are the longer one and their sum"
+                    .to_owned(),
+            ),
             ("would_prove_it_wrong", command(args)),
         ] {
             record.findings.insert(name.to_owned(), text);
@@ -270,9 +295,13 @@ fn command(args: &Args) -> String {
 }
 
 fn add_score(record: &mut Record, score: &Score) {
-    record.findings.insert("score".to_owned(), score_line(score));
+    record
+        .findings
+        .insert("score".to_owned(), score_line(score));
     if !score.misses.is_empty() {
-        record.findings.insert("misses".to_owned(), score.misses.join("; "));
+        record
+            .findings
+            .insert("misses".to_owned(), score.misses.join("; "));
     }
     super::records::score_figures(record, score);
 }

@@ -34,7 +34,12 @@ fn single(value: f64) -> Summary {
 }
 
 /// A record for each side of each check: the test's parameters, the predicted figure, and its 90 % interval beside it.
-pub(super) fn predicted(args: &Args, advisor: &Advisor, advice: &Advice, hash: &str) -> Vec<Record> {
+pub(super) fn predicted(
+    args: &Args,
+    advisor: &Advisor,
+    advice: &Advice,
+    hash: &str,
+) -> Vec<Record> {
     let commands = measure::commands(args, advisor, advice);
     let mut records: Vec<Record> = Vec::new();
     for check in &advice.checks {
@@ -42,7 +47,9 @@ pub(super) fn predicted(args: &Args, advisor: &Advisor, advice: &Advice, hash: &
             (&advisor.host, &check.host_load, &check.host),
             (&advisor.device, &check.device_load, &check.device),
         ] {
-            if measure::found(&records, &side.backend, load).is_some() || !estimate.value.is_finite() {
+            if measure::found(&records, &side.backend, load).is_some()
+                || !estimate.value.is_finite()
+            {
                 continue;
             }
             let mut record = Record::new("op", evidence(advisor), args.seed);
@@ -85,7 +92,9 @@ pub(super) fn predicted(args: &Args, advisor: &Advisor, advice: &Advice, hash: &
                 let dpb = ["dpb".to_owned()];
                 record.provenance.command = dpb.into_iter().chain(words.clone()).collect();
             }
-            record.findings.insert("verdict".to_owned(), check.verdict.name().to_owned());
+            record
+                .findings
+                .insert("verdict".to_owned(), check.verdict.name().to_owned());
             record.findings.insert("sha256".to_owned(), hash.to_owned());
             records.push(record);
         }
@@ -138,7 +147,10 @@ pub(super) fn advice(
     say("verdict", advice.verdict());
     say("sha256", hash.to_owned());
     say("assumes", advice.assumptions.join("; "));
-    say("would_prove_it_wrong", super::command_of(args, advisor, advice).join("\n"));
+    say(
+        "would_prove_it_wrong",
+        super::command_of(args, advisor, advice).join("\n"),
+    );
     if let Some(last) = advice.at.last() {
         say("bound", last.bound.name().to_owned());
     }

@@ -67,7 +67,11 @@ pub(super) fn text(
         ends(&advisor.device.ids()).0,
         ends(&advisor.device.ids()).1
     );
-    let _ = write!(text, "\nwould prove it wrong (sha256 {hash}):\n{}", checks(advisor, advice).to_text());
+    let _ = write!(
+        text,
+        "\nwould prove it wrong (sha256 {hash}):\n{}",
+        checks(advisor, advice).to_text()
+    );
     for command in command_of(args, advisor, advice) {
         let _ = writeln!(text, "  {command}");
     }

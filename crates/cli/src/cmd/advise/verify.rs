@@ -1,8 +1,8 @@
 //! Whether it came true: the checks are measured, and the predictions scored.
 
+use dpb_core::measure::provenance::Machine;
 use dpb_core::measure::statistics::median;
 use dpb_core::measure::{Outcome, Ratio, Record};
-use dpb_core::measure::provenance::Machine;
 use dpb_insight::advice::{Advice, Advisor, Check, Decided, Estimate, Goal, Held, Metric, Score};
 
 use super::{Args, Kept, measure};
@@ -74,7 +74,9 @@ fn judge(
         }
         let runs = measure::figures(record, check.metric, load.batch);
         let Some(measured) = median(&runs) else {
-            return Err(Failure::check(format!("{name}: its record has no such figure")));
+            return Err(Failure::check(format!(
+                "{name}: its record has no such figure"
+            )));
         };
         // A host that is asked at several of the device's depths is one prediction.
         if held.iter().all(|known| known.name != name) && predicted.value.is_finite() {

@@ -86,9 +86,14 @@ fn record(backend: &str, executor: Executor, load: &Load, job_ns: f64) -> Record
     let runs = |value: f64| vec![value; 7];
     record.sample("items_per_s", runs(items_per_s));
     record.sample("bytes_per_s", runs(items_per_s * load.size as f64));
-    record.sample("host_cpu_ns_per_item", runs(job_ns / load.batch as f64 / 2.0));
+    record.sample(
+        "host_cpu_ns_per_item",
+        runs(job_ns / load.batch as f64 / 2.0),
+    );
     record.counts.insert("items".into(), 1000 * load.batch);
-    record.counts.insert("bytes_in".into(), 1000 * load.batch * load.size);
+    record
+        .counts
+        .insert("bytes_in".into(), 1000 * load.batch * load.size);
     record.counts.insert("segment_jobs".into(), 64 * load.depth);
     record.check = Some(Checked {
         against: "test".into(),
@@ -116,7 +121,12 @@ fn of_engine(engine: &Engine, sizes: &[u64]) -> Vec<Record> {
         for &size in sizes {
             for depth in DEPTHS {
                 let load = load(batch, size, depth);
-                records.push(record("engine", Executor::Device, &load, engine.closed_loop_ns(&load)));
+                records.push(record(
+                    "engine",
+                    Executor::Device,
+                    &load,
+                    engine.closed_loop_ns(&load),
+                ));
             }
         }
     }
@@ -165,7 +175,10 @@ fn the_engine_s_parameters_are_found() {
         (service.byte_ns, 0.1),
         (service.doorbell_ns, 300.0),
     ] {
-        assert!((found / known - 1.0).abs() < 0.02, "{found} {known}: {service:?}");
+        assert!(
+            (found / known - 1.0).abs() < 0.02,
+            "{found} {known}: {service:?}"
+        );
     }
 }
 
@@ -178,7 +191,10 @@ fn held_out_points_are_within_a_nanosecond_a_job() {
                 let load = load(batch, size, depth);
                 let known = PLAIN.closed_loop_ns(&load);
                 let found = advisor.time(true).at(&load).expect("inside");
-                assert!((found.value - known).abs() < 1.0, "{load:?}: {found:?} {known}");
+                assert!(
+                    (found.value - known).abs() < 1.0,
+                    "{load:?}: {found:?} {known}"
+                );
                 assert!(found.holds(known), "{load:?}: {found:?} {known}");
             }
         }
@@ -208,7 +224,9 @@ fn a_hidden_term_widens() {
             let found = advisor.time(true).at(&load).expect("inside");
             all += 1;
             held += u32::from(found.holds(known));
-            let verdict = |time: &Estimate| Verdict::of(&Estimate::exact(50.0 + 20.0 + size as f64).over(time));
+            let verdict = |time: &Estimate| {
+                Verdict::of(&Estimate::exact(50.0 + 20.0 + size as f64).over(time))
+            };
             let truth = verdict(&Estimate::exact(known));
             let said = verdict(&found);
             confident += u32::from(said != Verdict::TooClose && said != truth);
@@ -217,8 +235,18 @@ fn a_hidden_term_widens() {
     assert_eq!(confident, 0, "a confident wrong answer");
     assert!(held * 10 >= all * 9, "{held} of {all}");
     // Where nothing is hidden the interval is a hair; here it says that something is wrong.
-    let width = |advisor: &Advisor| advisor.time(true).at(&load(1, 2048, 8)).expect("inside").width();
-    assert!(width(&advisor) > 100.0 * width(&self::advisor()), "{}", width(&advisor));
+    let width = |advisor: &Advisor| {
+        advisor
+            .time(true)
+            .at(&load(1, 2048, 8))
+            .expect("inside")
+            .width()
+    };
+    assert!(
+        width(&advisor) > 100.0 * width(&self::advisor()),
+        "{}",
+        width(&advisor)
+    );
 }
 
 #[test]
@@ -230,7 +258,11 @@ fn latency_throughput_and_cores_have_their_thresholds() {
         panic!("{:?}", advice.threshold);
     };
     assert!((place.at / 2483.0 - 1.0).abs() < 0.1, "{place:?}");
-    assert!(advice.verdict().starts_with("move from"), "{}", advice.verdict());
+    assert!(
+        advice.verdict().starts_with("move from"),
+        "{}",
+        advice.verdict()
+    );
     assert!(!advice.checks.is_empty());
     // Four lanes: 70 + g against (2005 + g/10)/4: 444 B.
     let advice = advisor.advise(&question(Goal::Throughput)).expect("advice");
@@ -238,10 +270,19 @@ fn latency_throughput_and_cores_have_their_thresholds() {
         panic!("{:?}", advice.threshold);
     };
     assert!((place.at / 444.0 - 1.0).abs() < 0.1, "{place:?}");
-    assert_eq!(advice.at.last().expect("sizes").bound, Bound::Host, "its host time is half of its job's, and lanes are four");
+    assert_eq!(
+        advice.at.last().expect("sizes").bound,
+        Bound::Host,
+        "its host time is half of its job's, and lanes are four"
+    );
     let advice = advisor.advise(&question(Goal::Cores)).expect("advice");
     assert!(advice.cores_freed.is_some());
-    assert!(advice.findings.iter().any(|(name, _)| name == "cores_freed"));
+    assert!(
+        advice
+            .findings
+            .iter()
+            .any(|(name, _)| name == "cores_freed")
+    );
 }
 
 #[test]
@@ -258,10 +299,17 @@ fn a_limit_at_a_rate_is_replayed() {
     let advice = slo(1e4, 100_000.0);
     let last = advice.at.last().expect("sizes");
     assert!(last.host_ns.value.is_infinite(), "{last:?}");
-    assert!(last.device_ns.value > 28_000.0 && last.device_ns.value < 60_000.0, "{last:?}");
+    assert!(
+        last.device_ns.value > 28_000.0 && last.device_ns.value < 60_000.0,
+        "{last:?}"
+    );
     assert_eq!(Verdict::of(&last.gain), Verdict::Move);
     let advice = slo(1e4, 1000.0);
-    assert_eq!(advice.decision.everywhere(), Some(Verdict::Stay), "no job is so short");
+    assert_eq!(
+        advice.decision.everywhere(),
+        Some(Verdict::Stay),
+        "no job is so short"
+    );
 }
 
 #[test]
@@ -273,7 +321,12 @@ fn a_job_is_split_where_both_finish_together() {
     let g = 262_144.0;
     let known = (70.0 + g - 2305.0) / (1.1 * g);
     assert!((share - known).abs() < 0.01, "{share} {known}");
-    assert!(advice.assumptions.iter().any(|it| it.contains("both at once")));
+    assert!(
+        advice
+            .assumptions
+            .iter()
+            .any(|it| it.contains("both at once"))
+    );
 }
 
 fn profile(share: f64) -> Profile {
@@ -293,7 +346,9 @@ fn an_application_is_as_much_faster_as_accelerometer_says() {
     let advisor = advisor();
     // Means: software 70 + 34816 ns, the engine 2305 + 3481.6 ns; alpha of 10,000 offloads a second.
     let share = 10_000.0 * 34_886.0 / 1e9;
-    let advice = advisor.advise(&question(Goal::Application(profile(share)))).expect("advice");
+    let advice = advisor
+        .advise(&question(Goal::Application(profile(share))))
+        .expect("advice");
     let known = 1.0 / ((1.0 - share) + 10_000.0 * (2305.0 + 3481.6) / 1e9);
     let gain = advice.at[0].gain;
     assert!((gain.value - known).abs() < 0.002, "{gain:?} {known}");
@@ -301,13 +356,22 @@ fn an_application_is_as_much_faster_as_accelerometer_says() {
     // Another kernel than the one that was measured.
     for wrong in [0.05, 0.9] {
         let refused = advisor.advise(&question(Goal::Application(profile(wrong))));
-        assert!(refused.expect_err("refused").0.contains("not the same work"));
+        assert!(
+            refused
+                .expect_err("refused")
+                .0
+                .contains("not the same work")
+        );
     }
     let nonsense = Goal::Application(profile(f64::NAN));
     assert!(advisor.advise(&question(nonsense)).is_err());
     let mut outside = profile(share);
     outside.sizes = vec![(1 << 30, 1.0)];
-    assert!(advisor.advise(&question(Goal::Application(outside))).is_err());
+    assert!(
+        advisor
+            .advise(&question(Goal::Application(outside)))
+            .is_err()
+    );
 }
 
 #[test]
@@ -334,29 +398,89 @@ fn too_few_points_carry_no_advice() {
 fn hostile_records_are_refused() {
     type Change = fn(&mut Record);
     let cases: [(Change, &str); 18] = [
-        (|it| it.evidence = Evidence::Emulated { by: "a stand-in".into() }, "emulated (a stand-in)"),
-        (|it| it.evidence = Evidence::Published { source: "a paper".into() }, "paper"),
-        (|it| it.evidence = Evidence::Predicted { model: "m".into(), from: Vec::new() }, "prediction"),
-        (|it| it.evidence = Evidence::Simulated { model: "m".into() }, "evidence is `simulated`"),
-        (|it| it.outcome = Outcome::Failed { reason: "wrong bytes".into() }, "wrong bytes"),
+        (
+            |it| {
+                it.evidence = Evidence::Emulated {
+                    by: "a stand-in".into(),
+                }
+            },
+            "emulated (a stand-in)",
+        ),
+        (
+            |it| {
+                it.evidence = Evidence::Published {
+                    source: "a paper".into(),
+                }
+            },
+            "paper",
+        ),
+        (
+            |it| {
+                it.evidence = Evidence::Predicted {
+                    model: "m".into(),
+                    from: Vec::new(),
+                }
+            },
+            "prediction",
+        ),
+        (
+            |it| it.evidence = Evidence::Simulated { model: "m".into() },
+            "evidence is `simulated`",
+        ),
+        (
+            |it| {
+                it.outcome = Outcome::Failed {
+                    reason: "wrong bytes".into(),
+                }
+            },
+            "wrong bytes",
+        ),
         (|it| it.check = None, "checked"),
-        (|it| it.provenance.host = "another".into(), "machine is `another"),
+        (
+            |it| it.provenance.host = "another".into(),
+            "machine is `another",
+        ),
         (|it| it.provenance.kernel = "7.0".into(), "kernel is `7.0`"),
-        (|it| it.provenance.cpu_level = "x86-64-v2 (masked)".into(), "CPU level"),
+        (
+            |it| it.provenance.cpu_level = "x86-64-v2 (masked)".into(),
+            "CPU level",
+        ),
         (|it| it.provenance.made_of = None, "who carries out"),
         (|it| it.sample("items_per_s", vec![1e6, f64::NAN]), "NaN"),
-        (|it| it.sample("items_per_s", vec![0.0; 7]), "has 0 items_per_s"),
+        (
+            |it| it.sample("items_per_s", vec![0.0; 7]),
+            "has 0 items_per_s",
+        ),
         (|it| it.sample("items_per_s", vec![-1e6; 7]), "-1000000"),
         // A rate by the millisecond beside one by the second.
-        (|it| {
-            let slower = it.samples["items_per_s"].values.iter().map(|rate| rate / 1e3);
-            it.sample("items_per_s", slower.collect());
-        }, "units"),
+        (
+            |it| {
+                let slower = it.samples["items_per_s"]
+                    .values
+                    .iter()
+                    .map(|rate| rate / 1e3);
+                it.sample("items_per_s", slower.collect());
+            },
+            "units",
+        ),
         // Microseconds that are called nanoseconds.
         (|it| it.sample("latency_ns_p50", vec![1.0; 7]), "units"),
-        (|it| it.sample("host_cpu_ns_per_item", vec![1e12; 7]), "cores"),
-        (|it| { it.parameters.insert("size".into(), 0u64.into()); }, "`size` is 0"),
-        (|it| { it.parameters.insert("op.level".into(), 9u64.into()); }, "other work"),
+        (
+            |it| it.sample("host_cpu_ns_per_item", vec![1e12; 7]),
+            "cores",
+        ),
+        (
+            |it| {
+                it.parameters.insert("size".into(), 0u64.into());
+            },
+            "`size` is 0",
+        ),
+        (
+            |it| {
+                it.parameters.insert("op.level".into(), 9u64.into());
+            },
+            "other work",
+        ),
     ];
     for (change, said) in cases {
         let mut records = of_engine(&PLAIN, &SIZES);
@@ -395,17 +519,24 @@ fn noise_widens_what_is_said() {
         let sign = if at % 3 == 0 { 1.1 } else { 0.95 };
         for name in ["items_per_s", "bytes_per_s"] {
             let runs = record.samples[name].values.iter().enumerate();
-            let runs = runs.map(|(run, rate)| rate * sign * (1.0 + 0.01 * run as f64)).collect();
+            let runs = runs
+                .map(|(run, rate)| rate * sign * (1.0 + 0.01 * run as f64))
+                .collect();
             record.sample(name, runs);
         }
     }
     let advisor = Advisor::new(side(&of_host(&SIZES)), side(&noisy)).expect("advice");
     let advice = advisor.advise(&question(Goal::Latency)).expect("advice");
-    let clear = self::advisor().advise(&question(Goal::Latency)).expect("advice");
+    let clear = self::advisor()
+        .advise(&question(Goal::Latency))
+        .expect("advice");
     let width = |advice: &Advice| advice.at[0].gain.width();
     assert!(width(&advice) > width(&clear) + 0.05);
     let next = advice.decision.measure_next();
-    assert!(next.is_some_and(|size| size > 1000.0 && size < 6000.0), "{next:?}");
+    assert!(
+        next.is_some_and(|size| size > 1000.0 && size < 6000.0),
+        "{next:?}"
+    );
 }
 
 #[test]
@@ -415,7 +546,12 @@ fn sides_must_do_the_same_work_and_not_be_one() {
     assert!(again.expect_err("one side").0.contains("both sides"));
     let mut other = side(&of_engine(&PLAIN, &SIZES));
     other.work[0].1 = "9".into();
-    assert!(Advisor::new(host, other).expect_err("other work").0.contains("different work"));
+    assert!(
+        Advisor::new(host, other)
+            .expect_err("other work")
+            .0
+            .contains("different work")
+    );
 }
 
 #[test]
