@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 pub mod ab;
+pub mod advise;
 mod agent;
 pub mod clean;
 pub mod compare;

@@ -99,6 +99,7 @@ const TASKS: Tasks = Tasks(&[
     &cmd::net::app_recognition::TASK,
     &cmd::net::trial::TASK,
     &cmd::net::connections::TASK,
+    &cmd::advise::TASK,
 ]);
 
 /// Flags that every verb takes.
@@ -186,6 +187,8 @@ enum Verb {
     Compare(cmd::compare::Args),
     /// Rank platforms by what they are good at
     Rank(cmd::rank::Args),
+    /// Say what to move to a device, from which size on, and what it brings
+    Advise(cmd::advise::Args),
     /// Compare two commands, in turns, until the difference is known
     Ab(cmd::ab::Args),
     /// One HTML file from records
@@ -294,6 +297,7 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Import(args) => cmd::import::run(args, globals),
         Verb::Compare(args) => cmd::compare::run(args, globals),
         Verb::Rank(args) => cmd::rank::run(args, globals),
+        Verb::Advise(args) => cmd::advise::run(args, globals),
         Verb::Ab(args) => cmd::ab::run(args, globals),
         Verb::Report(args) => cmd::report::run(args, globals),
         Verb::Schema(args) => cmd::schema::run(args, globals),

@@ -1,6 +1,7 @@
 //! One HTML file from records: charts first, tables under them, every number's record one click away. It refers to
 //! nothing outside itself.
 
+mod advice;
 mod bars;
 mod cdf;
 mod chart;
@@ -203,6 +204,7 @@ fn section(found: &Found<'_>, task: &str) -> String {
             html.push_str(&grid(figures, shown));
         }
     }
+    html.push_str(&advice::html(&own).unwrap_or_default());
     html.push_str(&pays::html(&own, &found.origins).unwrap_or_default());
     html.push_str(&page::table(declared, &own, &found.origins));
     let published = of_task(&found.figures, task);

@@ -2,5 +2,6 @@
 //! what is worth moving to a device (`dpb advise`). Everything here is computed from records and streams of events that the caller
 //! brings; nothing here measures.
 
+pub mod advice;
 pub mod components;
 pub mod rank;

@@ -270,6 +270,7 @@ impl Work {
             counts: BTreeMap::new(),
             summary: BTreeMap::from([(figure.metric.clone(), summary)]),
             stability: None,
+            findings: BTreeMap::new(),
             provenance: elsewhere(cpu.map_or("", |platform| &platform.cpu)),
         }
     }

@@ -427,6 +427,14 @@ fn not_comparable(a: &Record, b: &Record, metric: &str, options: &Options) -> Op
             b.evidence.kind()
         ));
     }
+    if a.evidence.kind() != b.evidence.kind()
+        && [a, b].iter().any(|side| is_predicted(side))
+        && !is_same_test(a, b)
+    {
+        return Some(
+            "a prediction shares a ratio with what was measured in the same test alone".to_owned(),
+        );
+    }
     let differing = differing_state(a, b);
     if !differing.is_empty() && !options.across_state {
         return Some(format!(
@@ -455,6 +463,17 @@ fn not_comparable(a: &Record, b: &Record, metric: &str, options: &Options) -> Op
     None
 }
 
+fn is_predicted(record: &Record) -> bool {
+    matches!(record.evidence, Evidence::Predicted { .. })
+}
+
+/// True if two records differ in how precisely they were measured at most.
+fn is_same_test(a: &Record, b: &Record) -> bool {
+    let names = a.parameters.keys().chain(b.parameters.keys());
+    let mut names = names.filter(|name| !OF_PRECISION.contains(&name.as_str()));
+    names.all(|name| a.parameters.get(name) == b.parameters.get(name))
+}
+
 /// What a reader of the ratio should know.
 fn remarks(a: &Record, b: &Record, options: &Options) -> Vec<String> {
     let mut remarks = Vec::new();
@@ -464,6 +483,9 @@ fn remarks(a: &Record, b: &Record, options: &Options) -> Vec<String> {
             a.evidence.kind(),
             b.evidence.kind()
         ));
+        if is_predicted(a) || is_predicted(b) {
+            remarks.push("the ratio is the prediction's error".to_owned());
+        }
     }
     for (name, record) in [("A", a), ("B", b)] {
         if let Some(stability) = &record.stability

@@ -255,6 +255,7 @@ fn record(
         counts: BTreeMap::new(),
         summary: BTreeMap::new(),
         stability: None,
+        findings: BTreeMap::new(),
         provenance: Provenance {
             run: id,
             command: Vec::new(),
