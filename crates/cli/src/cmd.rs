@@ -2,6 +2,7 @@
 
 pub mod ab;
 mod agent;
+pub mod characterize;
 pub mod clean;
 pub mod compare;
 pub mod completions;

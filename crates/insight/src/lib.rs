@@ -2,5 +2,6 @@
 //! what is worth moving to a device (`dpb advise`). Everything here is computed from records and streams of events. Only [`source`]
 //! brings events: it runs a program and watches it. Nothing here times anything.
 
+pub mod dpubench;
 pub mod source;
 pub mod trace;

@@ -41,8 +41,8 @@ pub struct Program {
     pub variables: Vec<(OsString, OsString)>,
     /// The instructions that it consists of.
     pub isa: Isa,
-    /// True if it stops itself (`SIGSTOP`) where single steps are to begin. Nothing else lets it go on.
-    pub stops: bool,
+    /// True if it sends itself `SIGUSR1` where single steps are to begin. Without them that would end it.
+    pub says_begin: bool,
 }
 
 /// What came of a program.

@@ -24,12 +24,12 @@ mod x86;
 mod tests;
 
 use branch::Gshare;
-use cache::{Hierarchy, Tlbs};
 pub use cache::{Cache, Geometry, Shape};
+use cache::{Hierarchy, Tlbs};
+use hash::Map;
 pub use instruction::{Instruction, Isa, Operation};
 pub use lackey::read_lackey;
 use mica::Mica;
-use hash::Map;
 pub use plugin::read_plugin;
 pub use tally::Tally;
 
@@ -52,8 +52,9 @@ pub enum TraceError {
 pub struct Options {
     /// The caches and TLBs.
     pub geometry: Geometry,
-    /// True if MICA's sets are computed too, which takes some ten times as long.
-    pub mica: bool,
+    /// The number of instructions after which MICA's sets are computed too, which takes some ten times as long; `None`: never. What
+    /// comes before is not in their counts.
+    pub mica_from: Option<u64>,
     /// The number of instructions after which a working set begins: blocks that are touched behind it are counted.
     pub working_set_from: u64,
 }
@@ -100,6 +101,7 @@ pub struct Analyser {
     tlbs: Tlbs,
     predictor: Gshare,
     mica: Option<Box<Mica>>,
+    mica_from: u64,
     tally: Accesses,
 }
 
@@ -140,8 +142,9 @@ impl Analyser {
             tlbs: Tlbs::new(&options.geometry),
             predictor: Gshare::new(),
             mica: options
-                .mica
-                .then(|| Box::new(Mica::new(options.working_set_from))),
+                .mica_from
+                .map(|_| Box::new(Mica::new(options.working_set_from))),
+            mica_from: options.mica_from.unwrap_or(0),
             tally: Accesses::default(),
         }
     }
@@ -269,7 +272,10 @@ impl Analyser {
             tally.add("load_store", code.accessing);
             tally.add("loading", code.loading);
             tally.add("storing", code.storing);
-            tally.add("multiply", code.times * u64::from(code.instruction.is_multiply));
+            tally.add(
+                "multiply",
+                code.times * u64::from(code.instruction.is_multiply),
+            );
             let is_undecoded = code.instruction.operation == Operation::Unknown;
             tally.add("undecoded", code.times * u64::from(is_undecoded));
         }
@@ -297,7 +303,11 @@ impl Analyser {
             }
             self.caches.access(access.address, access.bytes);
             self.tlbs.access(access.address, access.bytes);
-            if let Some(mica) = &mut self.mica {
+            if let Some(mica) = self
+                .mica
+                .as_mut()
+                .filter(|_| self.instructions > self.mica_from)
+            {
                 mica.access(current, access, self.instructions);
             }
         }
@@ -316,7 +326,11 @@ impl Analyser {
         code.accessing += u64::from(is_loading || is_storing);
         code.loading += u64::from(is_loading);
         code.storing += u64::from(is_storing);
-        if let Some(mica) = &mut self.mica {
+        if let Some(mica) = self
+            .mica
+            .as_mut()
+            .filter(|_| self.instructions > self.mica_from)
+        {
             mica.instruction(&code.instruction, &self.accesses, self.instructions);
         }
         if let (true, Some(next)) = (code.instruction.is_conditional, next) {
@@ -324,7 +338,11 @@ impl Analyser {
             let behind = address.wrapping_add(u64::from(code.instruction.length));
             let is_taken = next != behind;
             self.predictor.branch(address, is_taken);
-            if let Some(mica) = &mut self.mica {
+            if let Some(mica) = self
+                .mica
+                .as_mut()
+                .filter(|_| self.instructions > self.mica_from)
+            {
                 mica.branch(address, is_taken);
             }
         }

@@ -67,7 +67,9 @@ pub(super) fn check(isa: Isa) -> Result<(), WatchError> {
     }
     const THIS_THREAD: Pid = 0;
     let Event(_, kind, config) = INSTRUCTIONS;
-    sys::counter(kind, config, THIS_THREAD).map(drop).map_err(missing)
+    sys::counter(kind, config, THIS_THREAD)
+        .map(drop)
+        .map_err(missing)
 }
 
 fn missing(error: io::Error) -> WatchError {
@@ -110,9 +112,13 @@ fn count(program: &Program, group: &[Event], tally: &mut Tally) -> Result<Ended,
     let mut process = Process::start(&mut command)?;
     let pid = process.child.id() as Pid;
     let failed = |error: io::Error| WatchError::from(TraceError::from(error));
-    // It is the program now, and has executed nothing of it.
-    if let Stop::Ended(status) = sys::wait(pid).map_err(failed)? {
-        process.ended(status)?.check()?;
+    // Until it is the program, of which it has executed nothing then.
+    loop {
+        match sys::wait(pid).map_err(failed)? {
+            Stop::Signal(libc::SIGTRAP) => break,
+            Stop::Signal(_) => sys::go_on(pid, 0).map_err(failed)?,
+            Stop::Ended(status) => return process.ended(status),
+        }
     }
     let counters = group
         .iter()
@@ -152,7 +158,12 @@ mod tests {
     fn groups_fit_six_counters_and_count_each_metric_once() {
         for groups in [ON_ARM, ON_X86] {
             assert!(groups.iter().all(|group| group.len() <= 6));
-            let events: Vec<(u32, u64)> = groups.iter().copied().flatten().map(|it| (it.1, it.2)).collect();
+            let events: Vec<(u32, u64)> = groups
+                .iter()
+                .copied()
+                .flatten()
+                .map(|it| (it.1, it.2))
+                .collect();
             let mut once = events.clone();
             once.sort_unstable();
             once.dedup();

@@ -85,7 +85,11 @@ impl Ended {
         if self.status.success() {
             return Ok(());
         }
-        let said = self.stderr.lines().rev().find(|line| !line.trim().is_empty());
+        let said = self
+            .stderr
+            .lines()
+            .rev()
+            .find(|line| !line.trim().is_empty());
         let said = said.map_or(String::new(), |said| format!(": {said}"));
         Err(WatchError::Ended(format!(
             "the program ended with {}{said}",

@@ -57,12 +57,7 @@ impl Mica {
     }
 
     /// Instruction number `now`, with all that it accesses.
-    pub(super) fn instruction(
-        &mut self,
-        instruction: &Instruction,
-        accesses: &[Access],
-        now: u64,
-    ) {
+    pub(super) fn instruction(&mut self, instruction: &Instruction, accesses: &[Access], now: u64) {
         let address = instruction.address;
         let last = address.wrapping_add(u64::from(instruction.length) - 1);
         for address in [address, last] {
@@ -96,11 +91,19 @@ impl Mica {
 
     pub(super) fn count(&self, tally: &mut Tally, isa: Isa) {
         let touched = |blocks: &Map<u64>| {
-            let late = blocks.values().filter(|&&last| last > self.working_set_from);
+            let late = blocks
+                .values()
+                .filter(|&&last| last > self.working_set_from);
             late.count() as u64
         };
-        tally.add("instruction_blocks_touched", touched(&self.instruction_blocks));
-        tally.add("instruction_pages_touched", touched(&self.instruction_pages));
+        tally.add(
+            "instruction_blocks_touched",
+            touched(&self.instruction_blocks),
+        );
+        tally.add(
+            "instruction_pages_touched",
+            touched(&self.instruction_pages),
+        );
         tally.add("data_blocks_touched", touched(&self.data_blocks));
         tally.add("data_pages_touched", touched(&self.data_pages));
         self.strides.count(tally);

@@ -57,7 +57,9 @@ pub fn read_plugin(stream: &mut dyn Read, analyser: &mut Analyser) -> Result<(),
     };
     let mut words = Vec::new();
     if word(stream)? != MAGIC {
-        return Err(TraceError::Malformed("a stream without a beginning".to_owned()));
+        return Err(TraceError::Malformed(
+            "a stream without a beginning".to_owned(),
+        ));
     }
     loop {
         let head = word(stream)?;
@@ -103,7 +105,11 @@ impl Reader<'_> {
     }
 
     fn events(&mut self, thread: u32, words: &[u64]) -> Result<(), TraceError> {
-        if self.last_thread.replace(thread).is_some_and(|last| last != thread) {
+        if self
+            .last_thread
+            .replace(thread)
+            .is_some_and(|last| last != thread)
+        {
             self.analyser.interrupt();
         }
         let mut place = self.places.get(&thread).copied();
@@ -174,11 +180,7 @@ fn word(stream: &mut dyn Read) -> Result<u64, TraceError> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-fn read_words(
-    stream: &mut dyn Read,
-    count: usize,
-    words: &mut Vec<u64>,
-) -> Result<(), TraceError> {
+fn read_words(stream: &mut dyn Read, count: usize, words: &mut Vec<u64>) -> Result<(), TraceError> {
     let mut bytes = vec![0; 8 * count];
     read_exact(stream, &mut bytes)?;
     words.clear();
@@ -188,8 +190,10 @@ fn read_words(
 }
 
 fn read_exact(stream: &mut dyn Read, bytes: &mut [u8]) -> Result<(), TraceError> {
-    stream.read_exact(bytes).map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof => TraceError::CutOff,
-        _ => TraceError::Read(error),
-    })
+    stream
+        .read_exact(bytes)
+        .map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => TraceError::CutOff,
+            _ => TraceError::Read(error),
+        })
 }

@@ -145,10 +145,22 @@ mod tests {
 
     #[test]
     fn two_lengths_are_subtracted() {
-        let short = tally(&[("instructions", 100), ("l1d_misses", 9), ("blocks_touched", 5)]);
-        let long = tally(&[("instructions", 300), ("l1d_misses", 8), ("blocks_touched", 7)]);
+        let short = tally(&[
+            ("instructions", 100),
+            ("l1d_misses", 9),
+            ("blocks_touched", 5),
+        ]);
+        let long = tally(&[
+            ("instructions", 300),
+            ("l1d_misses", 8),
+            ("blocks_touched", 7),
+        ]);
         let both = long.since(&short).expect("a longer run");
-        let right = tally(&[("instructions", 200), ("l1d_misses", 0), ("blocks_touched", 7)]);
+        let right = tally(&[
+            ("instructions", 200),
+            ("l1d_misses", 0),
+            ("blocks_touched", 7),
+        ]);
         assert_eq!(both, right);
         assert!(short.since(&long).is_err());
         assert!(short.since(&short).is_err());

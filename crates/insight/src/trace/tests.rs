@@ -6,7 +6,7 @@ use super::*;
 
 const OPTIONS: Options = Options {
     geometry: Geometry::NAMED[0],
-    mica: true,
+    mica_from: Some(0),
     working_set_from: 0,
 };
 
@@ -20,7 +20,9 @@ const LOOP: [(u64, &[u8]); 3] = [
 const STORES: (u64, &[u8]) = (0x1009, &[0xf3, 0xaa]);
 
 fn count(tally: &Tally, name: &str) -> u64 {
-    tally.count(name).unwrap_or_else(|| panic!("no count {name}"))
+    tally
+        .count(name)
+        .unwrap_or_else(|| panic!("no count {name}"))
 }
 
 fn load(address: u64, bytes: u32) -> Access {
@@ -85,10 +87,14 @@ fn a_loop_is_counted() {
 fn pieces_of_an_access_are_one_and_repetitions_are_one_instruction() {
     let mut analyser = Analyser::new(Isa::X86, OPTIONS);
     // vmovdqu (%rbx), %ymm0, as qemu-user reports it.
-    let wide = analyser.define(0x2000, &[0xc5, 0xfe, 0x6f, 0x03]).expect("defined");
+    let wide = analyser
+        .define(0x2000, &[0xc5, 0xfe, 0x6f, 0x03])
+        .expect("defined");
     analyser.execute(wide);
     for piece in 0..4 {
-        analyser.access(load(0x8000 + 8 * piece, 8)).expect("an access");
+        analyser
+            .access(load(0x8000 + 8 * piece, 8))
+            .expect("an access");
     }
     let stores = analyser.define(STORES.0, STORES.1).expect("defined");
     for byte in 0..5 {
@@ -184,15 +190,46 @@ fn hostile_streams_are_refused() {
         ("no end", stream(&[(BLOCK, 0, &body)])),
         ("an unknown kind", stream(&[(9, 0, &[])])),
         ("an end with words", stream(&[(END, 0, &[1])])),
-        ("no such block", stream(&[(BLOCK, 0, &body), (EVENTS, 0, &[1]), (END, 0, &[])])),
-        ("an access first", stream(&[(BLOCK, 0, &body), (EVENTS, 0, &[load(0)]), (END, 0, &[])])),
-        ("beyond the block", stream(&[(BLOCK, 0, &body), (EVENTS, 0, &[0, load(3)]), (END, 0, &[])])),
-        ("backwards", stream(&[(BLOCK, 0, &body), (EVENTS, 0, &[0, load(2), load(1)]), (END, 0, &[])])),
-        ("a block out of order", stream(&[(BLOCK, 0, &block(1, &LOOP)), (END, 0, &[])])),
-        ("a block of nothing", stream(&[(BLOCK, 0, &[]), (END, 0, &[])])),
-        ("half an instruction", stream(&[(BLOCK, 0, &body[..4]), (END, 0, &[])])),
-        ("too long an instruction", stream(&[(BLOCK, 0, &[0, 0x1000, 17, 0, 0]), (END, 0, &[])])),
-        ("an endless instruction", stream(&[(BLOCK, 0, &[0, 0x1000, u64::MAX, 0, 0]), (END, 0, &[])])),
+        (
+            "no such block",
+            stream(&[(BLOCK, 0, &body), (EVENTS, 0, &[1]), (END, 0, &[])]),
+        ),
+        (
+            "an access first",
+            stream(&[(BLOCK, 0, &body), (EVENTS, 0, &[load(0)]), (END, 0, &[])]),
+        ),
+        (
+            "beyond the block",
+            stream(&[(BLOCK, 0, &body), (EVENTS, 0, &[0, load(3)]), (END, 0, &[])]),
+        ),
+        (
+            "backwards",
+            stream(&[
+                (BLOCK, 0, &body),
+                (EVENTS, 0, &[0, load(2), load(1)]),
+                (END, 0, &[]),
+            ]),
+        ),
+        (
+            "a block out of order",
+            stream(&[(BLOCK, 0, &block(1, &LOOP)), (END, 0, &[])]),
+        ),
+        (
+            "a block of nothing",
+            stream(&[(BLOCK, 0, &[]), (END, 0, &[])]),
+        ),
+        (
+            "half an instruction",
+            stream(&[(BLOCK, 0, &body[..4]), (END, 0, &[])]),
+        ),
+        (
+            "too long an instruction",
+            stream(&[(BLOCK, 0, &[0, 0x1000, 17, 0, 0]), (END, 0, &[])]),
+        ),
+        (
+            "an endless instruction",
+            stream(&[(BLOCK, 0, &[0, 0x1000, u64::MAX, 0, 0]), (END, 0, &[])]),
+        ),
         ("a long chunk", {
             let mut bytes = stream(&[]);
             bytes.extend((EVENTS << 56 | u64::from(u32::MAX)).to_ne_bytes());
@@ -200,7 +237,11 @@ fn hostile_streams_are_refused() {
         }),
         (
             "a long access",
-            stream(&[(BLOCK, 0, &body), (EVENTS, 0, &[0, accessed(0, 0, 15, 1)]), (END, 0, &[])]),
+            stream(&[
+                (BLOCK, 0, &body),
+                (EVENTS, 0, &[0, accessed(0, 0, 15, 1)]),
+                (END, 0, &[]),
+            ]),
         ),
     ];
     for (name, bytes) in cases {

@@ -47,15 +47,66 @@ fn operation(decoded: &iced_x86::Instruction) -> Operation {
     let mnemonic = decoded.mnemonic();
     let has_memory = decoded.op_kinds().any(|kind| kind == OpKind::Memory);
     match mnemonic {
-        M::Nop | M::Fnop | M::Pause | M::Endbr64 | M::Endbr32 | M::Mfence | M::Lfence | M::Sfence
-        | M::Cpuid | M::Rdtsc | M::Rdtscp | M::Xgetbv | M::Rdfsbase | M::Wrfsbase
-        | M::Vzeroupper | M::Vzeroall | M::Emms | M::Ldmxcsr | M::Stmxcsr | M::Vldmxcsr
-        | M::Vstmxcsr | M::Rdrand | M::Rdseed | M::Rdsspq | M::Rdsspd => return Operation::Other,
-        M::Push | M::Pop | M::Pushfq | M::Popfq | M::Leave | M::Enter | M::Movsb | M::Movsw | M::Movsq
-        | M::Stosb | M::Stosw | M::Stosd | M::Stosq | M::Lodsb | M::Lodsw | M::Lodsd | M::Lodsq
-        | M::Prefetcht0 | M::Prefetcht1 | M::Prefetcht2 | M::Prefetchnta | M::Prefetchw
-        | M::Xsave | M::Xsavec | M::Xrstor | M::Fxsave | M::Fxrstor | M::Xsave64 | M::Xsavec64
-        | M::Xrstor64 | M::Fxsave64 | M::Fxrstor64 | M::Clflush | M::Clflushopt | M::Clwb => {
+        M::Nop
+        | M::Fnop
+        | M::Pause
+        | M::Endbr64
+        | M::Endbr32
+        | M::Mfence
+        | M::Lfence
+        | M::Sfence
+        | M::Cpuid
+        | M::Rdtsc
+        | M::Rdtscp
+        | M::Xgetbv
+        | M::Rdfsbase
+        | M::Wrfsbase
+        | M::Vzeroupper
+        | M::Vzeroall
+        | M::Emms
+        | M::Ldmxcsr
+        | M::Stmxcsr
+        | M::Vldmxcsr
+        | M::Vstmxcsr
+        | M::Rdrand
+        | M::Rdseed
+        | M::Rdsspq
+        | M::Rdsspd => return Operation::Other,
+        M::Push
+        | M::Pop
+        | M::Pushfq
+        | M::Popfq
+        | M::Leave
+        | M::Enter
+        | M::Movsb
+        | M::Movsw
+        | M::Movsq
+        | M::Stosb
+        | M::Stosw
+        | M::Stosd
+        | M::Stosq
+        | M::Lodsb
+        | M::Lodsw
+        | M::Lodsd
+        | M::Lodsq
+        | M::Prefetcht0
+        | M::Prefetcht1
+        | M::Prefetcht2
+        | M::Prefetchnta
+        | M::Prefetchw
+        | M::Xsave
+        | M::Xsavec
+        | M::Xrstor
+        | M::Fxsave
+        | M::Fxrstor
+        | M::Xsave64
+        | M::Xsavec64
+        | M::Xrstor64
+        | M::Fxsave64
+        | M::Fxrstor64
+        | M::Clflush
+        | M::Clflushopt
+        | M::Clwb => {
             return Operation::Move;
         }
         _ => {}
@@ -84,13 +135,24 @@ fn operation(decoded: &iced_x86::Instruction) -> Operation {
 }
 
 fn is_x87(feature: CpuidFeature) -> bool {
-    matches!(feature, CpuidFeature::FPU | CpuidFeature::FPU287 | CpuidFeature::FPU387)
+    matches!(
+        feature,
+        CpuidFeature::FPU | CpuidFeature::FPU287 | CpuidFeature::FPU387
+    )
 }
 
 fn is_crypto(decoded: &iced_x86::Instruction) -> bool {
     use CpuidFeature as C;
     let crypto = [
-        C::AES, C::VAES, C::SHA, C::SHA512, C::PCLMULQDQ, C::VPCLMULQDQ, C::GFNI, C::SM3, C::SM4,
+        C::AES,
+        C::VAES,
+        C::SHA,
+        C::SHA512,
+        C::PCLMULQDQ,
+        C::VPCLMULQDQ,
+        C::GFNI,
+        C::SM3,
+        C::SM4,
     ];
     let features = decoded.cpuid_features();
     decoded.mnemonic() == Mnemonic::Crc32 || features.iter().any(|it| crypto.contains(it))
@@ -177,7 +239,11 @@ mod tests {
             (&[0xc3], Operation::Branch, false),             // ret
             (&[0x0f, 0x05], Operation::Branch, false),       // syscall
             (&[0xf3, 0x0f, 0x1e, 0xfa], Operation::Other, false), // endbr64
-            (&[0xf2, 0x48, 0x0f, 0x38, 0xf1, 0xc3], Operation::Crypto, false), // crc32q %rbx, %rax
+            (
+                &[0xf2, 0x48, 0x0f, 0x38, 0xf1, 0xc3],
+                Operation::Crypto,
+                false,
+            ), // crc32q %rbx, %rax
             (&[0x66, 0x0f, 0x38, 0xdc, 0xc1], Operation::Crypto, false), // aesenc %xmm1, %xmm0
             (&[0x0f, 0x38, 0xcb, 0xc1], Operation::Crypto, false), // sha256rnds2 %xmm1, %xmm0
             (&[0x66, 0x0f, 0xfe, 0xc1], Operation::Vector, false), // paddd %xmm1, %xmm0

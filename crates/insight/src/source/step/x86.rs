@@ -17,6 +17,8 @@ use crate::trace::{Access, Analyser, Direction, Id, Isa, Options, TraceError};
 
 /// Most instructions of a program that are stepped through: half a minute.
 const INSTRUCTIONS_MAX: u64 = 1_000_000;
+/// The signal by which a program says that steps are to begin.
+const BEGIN: i32 = libc::SIGUSR1;
 /// Most bytes of an instruction.
 const LENGTH_MAX: usize = 15;
 
@@ -24,6 +26,8 @@ const LENGTH_MAX: usize = 15;
 struct Met {
     id: Id,
     memory: Vec<UsedMemory>,
+    /// Bytes of an element, for a string instruction that repeats itself: as often as RCX says, perhaps never.
+    repeated_bytes: Option<u32>,
 }
 
 /// A program on its way.
@@ -63,7 +67,7 @@ pub(in super::super) fn watch(
         met: HashMap::new(),
         analyser: &mut analyser,
     };
-    let status = match steps.begin(program.stops)? {
+    let status = match steps.begin(program.says_begin)? {
         Stop::Ended(status) => status,
         Stop::Signal(_) => steps.run(stop)?,
     };
@@ -77,43 +81,55 @@ pub(in super::super) fn watch(
 }
 
 impl Steps<'_> {
-    /// Waits for the program's first instruction or, if it stops itself, for that.
-    fn begin(&mut self, stops: bool) -> Result<Stop, WatchError> {
+    /// Waits for the program's first instruction or, if it says so itself, for the word to begin.
+    fn begin(&mut self, says_begin: bool) -> Result<Stop, WatchError> {
         let mut stopped = sys::wait(self.pid).map_err(TraceError::from)?;
-        if let Stop::Signal(_) = stopped {
-            sys::dies_with_us(self.pid).map_err(TraceError::from)?;
-        }
-        while let (true, Stop::Signal(signal)) = (stops, stopped) {
-            if signal == libc::SIGSTOP {
-                break;
-            }
-            let signal = if signal == libc::SIGTRAP { 0 } else { signal };
-            sys::go_on(self.pid, signal).map_err(TraceError::from)?;
+        let mut is_program = false;
+        loop {
+            let Stop::Signal(signal) = stopped else {
+                return Ok(stopped);
+            };
+            let delivered = match signal {
+                // It has become the program.
+                libc::SIGTRAP if !is_program => {
+                    is_program = true;
+                    sys::dies_with_us(self.pid).map_err(TraceError::from)?;
+                    if !says_begin {
+                        return Ok(stopped);
+                    }
+                    0
+                }
+                BEGIN if is_program && says_begin => return Ok(stopped),
+                // Somebody has stopped everything for a while.
+                libc::SIGSTOP | libc::SIGTRAP => 0,
+                signal => signal,
+            };
+            sys::go_on(self.pid, delivered).map_err(TraceError::from)?;
             stopped = sys::wait(self.pid).map_err(TraceError::from)?;
         }
-        Ok(stopped)
     }
 
     /// Steps to the program's end.
     fn run(&mut self, stop: &AtomicBool) -> Result<std::process::ExitStatus, WatchError> {
-        let mut signal = 0;
+        let (mut signal, mut is_executed) = (0, true);
         for _ in 0..INSTRUCTIONS_MAX {
             if stop.load(Ordering::Relaxed) {
                 return Err(WatchError::Stopped);
             }
-            // Before a signal's handler nothing of the program is executed.
-            if signal == 0 {
+            // A signal stops the program before the instruction that was to be executed.
+            if is_executed {
                 self.instruction()?;
             }
             sys::step(self.pid, signal).map_err(TraceError::from)?;
-            signal = match sys::wait(self.pid).map_err(TraceError::from)? {
+            (signal, is_executed) = match sys::wait(self.pid).map_err(TraceError::from)? {
                 Stop::Ended(status) => return Ok(status),
-                Stop::Signal(libc::SIGTRAP | libc::SIGSTOP) => 0,
-                Stop::Signal(signal) => signal,
+                Stop::Signal(libc::SIGTRAP) => (0, true),
+                Stop::Signal(libc::SIGSTOP) => (0, false),
+                Stop::Signal(signal) => (signal, false),
             };
         }
-        Err(WatchError::Ended(format!(
-            "more than {INSTRUCTIONS_MAX} instructions, which is too long for single steps; lower --work"
+        Err(WatchError::Missing(format!(
+            "more than {INSTRUCTIONS_MAX} instructions, which is too long for single steps"
         )))
     }
 
@@ -127,6 +143,9 @@ impl Steps<'_> {
         }
         let met = &self.met[&address];
         self.analyser.execute(met.id);
+        if met.repeated_bytes.is_some() && registers.rcx == 0 {
+            return Ok(());
+        }
         for memory in &met.memory {
             let at = memory.virtual_address(0, |register, _, _| value(register, &registers));
             let direction = match memory.access() {
@@ -135,7 +154,9 @@ impl Steps<'_> {
                 OpAccess::ReadWrite | OpAccess::ReadCondWrite => Direction::Modify,
                 _ => continue,
             };
-            let bytes = memory.memory_size().size() as u32;
+            let bytes = met
+                .repeated_bytes
+                .unwrap_or(memory.memory_size().size() as u32);
             // The length of what saves a processor's state is not in the instruction.
             if let (Some(address), 1..) = (at, bytes) {
                 self.analyser.access(Access {
@@ -159,7 +180,13 @@ impl Steps<'_> {
         let mut factory = InstructionInfoFactory::new();
         let info = factory.info_options(&decoded, InstructionInfoOptions::NONE);
         let memory = info.used_memory().to_vec();
-        Ok(Met { id, memory })
+        let is_repeated = decoded.has_rep_prefix() || decoded.has_repne_prefix();
+        let is_repeated = is_repeated && decoded.is_string_instruction();
+        Ok(Met {
+            id,
+            memory,
+            repeated_bytes: is_repeated.then(|| decoded.memory_size().size() as u32),
+        })
     }
 }
 

@@ -53,9 +53,14 @@ impl Default for Parallelism {
 impl Parallelism {
     pub(super) fn instruction(&mut self, instruction: &Instruction, accesses: &[Access]) {
         let mut begin = [0; 4];
-        for access in accesses.iter().filter(|it| it.direction != Direction::Store) {
+        for access in accesses
+            .iter()
+            .filter(|it| it.direction != Direction::Store)
+        {
             for word in words(access) {
-                let Some(stored) = self.stored.get(&word) else { continue };
+                let Some(stored) = self.stored.get(&word) else {
+                    continue;
+                };
                 for (begin, stored) in begin.iter_mut().zip(stored) {
                     *begin = (*begin).max(*stored);
                 }

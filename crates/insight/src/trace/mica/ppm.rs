@@ -80,7 +80,8 @@ impl Ppm {
             self.wrong[kind + 2] += is_wrong(of_branch);
         }
         self.history = self.history << 1 | u64::from(is_taken);
-        self.branches.insert(address, (number, own << 1 | u64::from(is_taken)));
+        self.branches
+            .insert(address, (number, own << 1 | u64::from(is_taken)));
     }
 
     pub(super) fn count(&self, tally: &mut Tally) {
@@ -104,7 +105,9 @@ mod tests {
         let mut histories: HashMap<u64, Vec<bool>> = HashMap::new();
         let mut wrong = 0;
         for &(address, is_taken) in outcomes {
-            let history = histories.entry(if of_one { address } else { 0 }).or_default();
+            let history = histories
+                .entry(if of_one { address } else { 0 })
+                .or_default();
             // Before the first outcomes a history has branches that were not taken.
             let mut padded = vec![false; 12];
             padded.extend(history.iter());

@@ -76,7 +76,8 @@ impl Reuse {
 
     /// Time begins again, with room for as many accesses as there are blocks.
     fn restart(&mut self) {
-        let mut order: Vec<(u64, u64)> = self.last.iter().map(|(&block, &at)| (at, block)).collect();
+        let mut order: Vec<(u64, u64)> =
+            self.last.iter().map(|(&block, &at)| (at, block)).collect();
         order.sort_unstable();
         let times = (2 * order.len()).max(self.tree.len() - 1);
         self.tree = vec![0; times + 1];
