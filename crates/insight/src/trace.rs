@@ -12,9 +12,11 @@
 mod a64;
 mod branch;
 mod cache;
+mod decode;
 mod hash;
 mod instruction;
 mod lackey;
+mod metrics;
 mod mica;
 mod plugin;
 mod tally;
