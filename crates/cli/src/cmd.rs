@@ -3,6 +3,7 @@
 pub mod ab;
 pub mod advise;
 mod agent;
+pub mod characterize;
 pub mod clean;
 pub mod compare;
 pub mod completions;

@@ -87,6 +87,7 @@ struct Cli {
 /// The verbs that measure.
 const TASKS: Tasks = Tasks(&[
     &cmd::op::TASK,
+    &cmd::characterize::TASK,
     &cmd::memory::TASK,
     &cmd::storage::TASK,
     &cmd::tcp::TASK,
@@ -157,6 +158,8 @@ enum Verb {
     Replay(cmd::replay::Args),
     /// Measure an operator over sizes, batches, threads and backends
     Op(cmd::op::Args),
+    /// Count what operators and programs do: instructions by kind, misses of caches and TLBs, branches
+    Characterize(cmd::characterize::Args),
     /// Measure memory: random and sequential accesses, chains of cache lines, STREAM's kernels
     Memory(cmd::memory::Args),
     /// Measure storage: requests to a file or a block device, each one's time kept
@@ -256,6 +259,9 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         version: VERSION.to_owned(),
         toolchain: env!("DPB_TOOLCHAIN").to_owned(),
     });
+    if let Some(ended) = cmd::characterize::run_if_asked(families, operators) {
+        return ended;
+    }
     let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches);
     let mut cli = cli.unwrap_or_else(|error| error.exit());
@@ -283,6 +289,7 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Replay(args) => cmd::replay::run(args, globals),
         Verb::Tied(args) => cmd::tied::run(args, globals),
         Verb::Op(args) => cmd::op::run(args, globals),
+        Verb::Characterize(args) => cmd::characterize::run(args, globals),
         Verb::Memory(args) => cmd::memory::run(args, globals),
         Verb::Storage(args) => cmd::storage::run(args, globals),
         Verb::Data(args) => cmd::data::run(args, globals),

@@ -41,12 +41,19 @@ fn record(text: &str, seed: u64, threads: usize) -> String {
         }
     }
     for (name, card) in system.cards() {
-        let counts = (card.usage(), card.wire_usage(), card.dma(), card.protection());
+        let counts = (
+            card.usage(),
+            card.wire_usage(),
+            card.dma(),
+            card.protection(),
+        );
         let stages: Vec<_> = card.stages().collect();
         writeln!(record, "card of {name}: {counts:?} {stages:?}").expect("memory");
     }
     for (name, switch, ports) in system.switches() {
-        let wires: Vec<_> = (0..ports.len()).map(|port| switch.wire_usage(port)).collect();
+        let wires: Vec<_> = (0..ports.len())
+            .map(|port| switch.wire_usage(port))
+            .collect();
         writeln!(record, "{name}: {:?} {wires:?}", switch.usage()).expect("memory");
     }
     record
@@ -135,7 +142,11 @@ duplicate = 0.0005
     }
     for rack in 1..4 {
         let ends = format!("[\"switch {rack}\", \"switch 0\"]");
-        write!(text, "[[link]]\nends = {ends}\nrate_gbps = 40\nqueue_bytes = 200_000\n").expect("memory");
+        write!(
+            text,
+            "[[link]]\nends = {ends}\nrate_gbps = 40\nqueue_bytes = 200_000\n"
+        )
+        .expect("memory");
     }
     check(&text, 3, 0);
 }

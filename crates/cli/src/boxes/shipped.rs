@@ -19,8 +19,7 @@ macro_rules! shipped {
 }
 
 /// All of them.
-pub const SHIPPED: &[Shipped] =
-    shipped!("quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end" "headroom" "advise");
+pub const SHIPPED: &[Shipped] = shipped!("quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end" "headroom" "characterize" "advise");
 
 impl Shipped {
     /// What it measures.
