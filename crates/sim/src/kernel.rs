@@ -34,8 +34,8 @@ use std::thread;
 pub use channel::Context;
 pub use outside::{Outside, OutsideError};
 
-use channel::{Channel, Place};
 use agenda::Origin;
+use channel::{Channel, Place};
 use link::Link;
 use partition::{Exits, Partition};
 use placement::{Edge, place};
@@ -205,7 +205,8 @@ impl<M: Send + 'static> Plan<M> {
         }));
         let places = place(&weights, &edges, threads);
         let least_delays_ps: Vec<u64> = self.channels.iter().map(|it| self.least_ps(it)).collect();
-        let (names, mut partitions) = split(self.components, &self.channels, self.outsides, &places);
+        let (names, mut partitions) =
+            split(self.components, &self.channels, self.outsides, &places);
         lay(&mut partitions, &self.channels, &least_delays_ps, &places);
         Kernel {
             names,

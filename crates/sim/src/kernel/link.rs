@@ -4,7 +4,7 @@
 //! its last message, and nothing sooner than its latency and the sender's least delay after the sender's next event. So over a channel
 //! whose messages queue far ahead (frames that wait for a wire), the other side may run as far ahead.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::agenda::{Agenda, LaneId};
@@ -25,9 +25,15 @@ struct Promise {
     batches: AtomicU64,
 }
 
+/// True while the receiving end has nothing to do before it is promised more.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Starved(AtomicBool);
+
 #[repr(align(128))]
 struct Shared<M> {
     promise: Promise,
+    starved: Starved,
     messages: Mutex<Vec<Crossing<M>>>,
 }
 
@@ -63,6 +69,7 @@ struct Way {
 pub(super) struct LinkIn<M> {
     promise_ps: u64,
     batches: u64,
+    is_starved: bool,
     /// Room for the messages of the next batch.
     empty: Vec<Crossing<M>>,
     shared: Arc<Shared<M>>,
@@ -73,6 +80,7 @@ impl Link {
     pub(super) fn pair<M>(to: usize) -> (LinkOut<M>, LinkIn<M>) {
         let shared = Arc::new(Shared {
             promise: Promise::default(),
+            starved: Starved::default(),
             messages: Mutex::default(),
         });
         let out = LinkOut {
@@ -86,6 +94,7 @@ impl Link {
         let into = LinkIn {
             promise_ps: 0,
             batches: 0,
+            is_starved: false,
             empty: Vec::new(),
             shared,
         };
@@ -119,6 +128,12 @@ impl<M> LinkOut<M> {
         });
     }
 
+    /// True if the other end waits for a promise.
+    #[inline]
+    pub(super) fn is_starved(&self) -> bool {
+        self.shared.starved.0.load(Ordering::Relaxed)
+    }
+
     /// Hands all messages over, and promises that no event before `next_ps` will happen here.
     pub(super) fn promise(&mut self, next_ps: u64) {
         let ways = self.ways.iter();
@@ -148,6 +163,15 @@ impl<M> LinkOut<M> {
 }
 
 impl<M> LinkIn<M> {
+    /// Tells the other end that this one waits for a promise, or no longer does.
+    pub(super) fn starve(&mut self, is_starved: bool) {
+        if self.is_starved != is_starved {
+            self.is_starved = is_starved;
+            let starved = &self.shared.starved.0;
+            starved.store(is_starved, Ordering::Relaxed);
+        }
+    }
+
     /// The promise of the other end. All messages that were sent before it was given are then in the agenda.
     pub(super) fn take(&mut self, agenda: &mut Agenda<M>) -> u64 {
         let promise = &self.shared.promise;

@@ -5,7 +5,7 @@ use std::thread;
 
 use super::agenda::{Agenda, Event, LaneId, Origin, What};
 use super::channel::{Channel, Context, Local, Place, Wiring};
-use super::link::LinkIn;
+use super::link::{LinkIn, LinkOut};
 use super::outside::{Outside, OutsideError};
 use super::{Component, Failure};
 
@@ -32,8 +32,10 @@ pub(super) struct Partition<M> {
     pub(super) handled: u64,
 }
 
-/// Events that are handled between two promises to the neighbours.
-const PROMISE_EVENTS: u32 = 16;
+/// Events that are handled between two promises to neighbours that wait for one.
+const PROMISE_EVENTS: u32 = 4;
+/// Events that are handled between two promises to neighbours that have work: so much later does each find that it has more.
+const PROMISE_EVENTS_MAX: u32 = 128;
 /// Looks at a neighbour's promise before the thread lets others run.
 const SPINS: u32 = 200;
 
@@ -140,7 +142,11 @@ impl<M: Send + 'static> Partition<M> {
             if next_ps > end_ps && is_known {
                 return Ok(());
             }
-            if self.handled != handled {
+            let is_starved = self.handled == handled;
+            for link in &mut self.links_in {
+                link.starve(is_starved);
+            }
+            if !is_starved {
                 looks = 0;
                 continue;
             }
@@ -185,7 +191,8 @@ impl<M: Send + 'static> Partition<M> {
             self.handle(event, here)?;
             unpromised += 1;
             // The neighbours need not wait until all is done.
-            if unpromised == PROMISE_EVENTS && !self.wiring.links.is_empty() {
+            let is_time = unpromised % PROMISE_EVENTS == 0;
+            if is_time && (unpromised == PROMISE_EVENTS_MAX || self.neighbour_waits()) {
                 unpromised = 0;
                 self.promise(self.next_ps(horizon_ps));
             }
@@ -251,12 +258,17 @@ impl<M: Send + 'static> Partition<M> {
                 None => return Ok(()),
                 Some(back) => message = back,
             }
+            self.promise(now_ps);
             self.take_in(now_ps)?;
             let exit = &mut self.exits[number];
             let waited = exit.outside.wait(now_ps);
             waited.map_err(|wrong| exit.failure(now_ps, wrong))?;
         }
         Ok(())
+    }
+
+    fn neighbour_waits(&self) -> bool {
+        self.wiring.links.iter().any(LinkOut::is_starved)
     }
 
     fn next_ps(&self, horizon_ps: u64) -> u64 {

@@ -54,6 +54,7 @@ impl System {
     ) -> Result<Self, DescriptionError> {
         let names = names(description)?;
         let links = links(description, &names)?;
+        let weights = weights(description);
         let mut plan = Plan::new();
         let wire =
             |model: WireModel, part: &str, port: usize| Wire::new(model, seed_of(seed, part, port));
@@ -72,8 +73,9 @@ impl System {
             model.queue_bytes = u64::MAX;
             let (card, pcie_ps) = card_of(description, text, wire(model, &text.name, 0), prepare)?;
             let host = host_of(description, number, prepare)?;
-            let host = plan.add(&text.name, 2, host);
-            let card = plan.add(&format!("card of {}", text.name), 2, card);
+            let weight = 5 * weights[number];
+            let host = plan.add(&text.name, weight, host);
+            let card = plan.add(&format!("card of {}", text.name), weight, card);
             plan.join((host, host::CARD), (card, card::HOST), pcie_ps)
                 .map_err(|wrong| DescriptionError(wrong.to_string()))?;
             ends.push((card, vec![card::WIRE]));
@@ -86,7 +88,9 @@ impl System {
                 .iter()
                 .map(|&(port, link)| Ok(wire(description.link[link].model()?.0, &text.name, port)))
                 .collect();
-            let switch = plan.add(&text.name, 1, Switch::new(text.model()?, wires?));
+            let near = joined.iter().flat_map(|&(_, link)| &links.0[link]);
+            let weight = near.filter_map(|end| weights.get(end.part)).sum();
+            let switch = plan.add(&text.name, weight, Switch::new(text.model()?, wires?));
             ends.push((switch, (0..joined.len()).collect()));
             let others = joined.iter().map(|&(_, link)| {
                 let [a, b] = &description.link[link].ends;
@@ -192,6 +196,29 @@ fn names(description: &Description) -> Result<BTreeMap<&str, Part>, DescriptionE
         }
     }
     Ok(names)
+}
+
+/// The work of each host, in thousands of frames that its connections send and receive. A frame is about five events at a host, five at its card, and one at each
+/// switch.
+fn weights(description: &Description) -> Vec<u64> {
+    let mut frames = vec![1; description.host.len()];
+    for (number, host) in description.host.iter().enumerate() {
+        for connect in &host.connect {
+            let asked = connect.request_bytes.unwrap_or(0) + connect.answer_bytes.unwrap_or(0);
+            let asked = connect
+                .requests
+                .unwrap_or(0)
+                .saturating_mul(asked.max(3000));
+            let bytes = connect.bytes.unwrap_or(0).saturating_add(asked);
+            // Beyond that a run does not end anyway, and sums stay sums.
+            let thousands = (bytes / 1_000_000).clamp(1, 1 << 32);
+            let to = description.host.iter().position(|it| it.name == connect.to);
+            for end in [Some(number), to].into_iter().flatten() {
+                frames[end] += thousands;
+            }
+        }
+    }
+    frames
 }
 
 /// The ends of the links, by link.

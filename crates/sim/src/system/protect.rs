@@ -135,7 +135,11 @@ impl Protection {
     ///
     /// # Errors
     /// What the operator says.
-    pub fn protect(&mut self, frame: &mut Frame, lane: &mut ProtectionLane) -> Result<usize, String> {
+    pub fn protect(
+        &mut self,
+        frame: &mut Frame,
+        lane: &mut ProtectionLane,
+    ) -> Result<usize, String> {
         if !self.is_to_protect(frame) {
             self.usage.passed += 1;
             return Ok(0);
@@ -222,7 +226,11 @@ pub struct ProtectionLane(Option<Lane>);
 impl fmt::Debug for ProtectionLane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_open = self.0.is_some();
-        write!(f, "ProtectionLane({})", if is_open { "open" } else { "closed" })
+        write!(
+            f,
+            "ProtectionLane({})",
+            if is_open { "open" } else { "closed" }
+        )
     }
 }
 
@@ -345,7 +353,10 @@ mod tests {
                 let from_outside = Frame::from_bytes(&on_wire, 0).expect("a frame");
                 for mut received in [sent, from_outside] {
                     assert_eq!(protection.bytes_to_verify(&mut received), padded.len());
-                    assert_eq!(protection.verify(&mut received, &mut lane), Ok(Verdict::Right));
+                    assert_eq!(
+                        protection.verify(&mut received, &mut lane),
+                        Ok(Verdict::Right)
+                    );
                     assert_eq!(bytes(&received), before, "{framing:?}, {length}");
                 }
             }
@@ -378,7 +389,9 @@ mod tests {
                     spoilt.clone(),
                     Frame::from_bytes(&bytes(&spoilt), 0).expect("a frame"),
                 ] {
-                    let verdict = protection.verify(&mut received, &mut lane).expect("a verdict");
+                    let verdict = protection
+                        .verify(&mut received, &mut lane)
+                        .expect("a verdict");
                     assert_ne!(verdict, Verdict::Right, "{framing:?}, bit {bit}");
                 }
             }
