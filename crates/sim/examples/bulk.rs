@@ -8,7 +8,7 @@
 //! The first simulates so many milliseconds of two clients that send to a server through a switch. The second simulates so many racks of four hosts and a switch; the switches are joined to
 //! the first by links of 40 Gbit/s, and each host sends to its neighbour in the rack and to a host of the next rack.
 //!
-//! Each runs on one thread and on two, and prints for each what was transferred, the events, and the time that they took on this machine. Both must give the same results.
+//! `--cores 0,1` lets the threads keep to these cores. Each runs on one thread and on two, and prints for each what was transferred, the events, and the time that they took on this machine. Both must give the same results.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -27,7 +27,14 @@ const SERVER_PORT: u16 = 5001;
 const RACK: usize = 4;
 
 fn main() -> Result<(), String> {
-    let given: Result<Vec<u64>, String> = std::env::args().skip(1).map(|it| number(&it)).collect();
+    let mut given: Vec<String> = std::env::args().skip(1).collect();
+    let mut cores = Vec::new();
+    if let Some(at) = given.iter().position(|it| it == "--cores") {
+        let list = given.drain(at..).nth(1).unwrap_or_default();
+        let list: Result<Vec<u64>, String> = list.split(',').map(number).collect();
+        cores = list?.into_iter().map(|it| it as usize).collect();
+    }
+    let given: Result<Vec<u64>, String> = given.iter().map(|it| number(it)).collect();
     let (milliseconds, layout) = match given?[..] {
         [] => (1000, Layout::clients()),
         [milliseconds] => (milliseconds, Layout::clients()),
@@ -35,7 +42,7 @@ fn main() -> Result<(), String> {
         _ => return Err("give the milliseconds, and a number of racks up to 60".to_owned()),
     };
     let end_ps = milliseconds * MILLISECOND_PS;
-    let outcomes = [1, 2].map(|threads| run(&layout, threads, end_ps));
+    let outcomes = [1, 2].map(|threads| run(&layout, threads, end_ps, &cores));
     let [alone, together] = outcomes;
     if alone? != together? {
         return Err("two threads gave another result than one".to_owned());
@@ -94,8 +101,9 @@ impl Layout {
 /// The results of a run, by connection: the bytes that arrived and the segments that were sent again; and the events.
 type Outcome = (Vec<u64>, Vec<u64>, u64);
 
-fn run(layout: &Layout, threads: usize, end_ps: u64) -> Result<Outcome, String> {
+fn run(layout: &Layout, threads: usize, end_ps: u64, cores: &[usize]) -> Result<Outcome, String> {
     let (mut kernel, hosts) = system(layout, threads).map_err(|wrong| wrong.to_string())?;
+    kernel.keep_to(cores);
     let begin = Instant::now();
     kernel
         .run_until(end_ps)

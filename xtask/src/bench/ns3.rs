@@ -91,8 +91,7 @@ pub(super) fn run(is_quick: bool) -> Result<()> {
 /// Compiles a program of `benches/peers/ns3`.
 fn compile(name: &str, folder: &std::path::Path) -> Result<PathBuf> {
     let mut flags = Command::new("pkg-config");
-    flags.args(["--cflags", "--libs"]);
-    flags.args(LIBRARIES.map(|library| format!("ns3-{library}")));
+    flags.args(["--cflags", "ns3-core"]);
     let flags = shell::output(&mut flags).context(
         "ns-3 is not here: `apt-get install libns3-dev`, or `cargo xtask setup --install`",
     )?;
@@ -102,6 +101,8 @@ fn compile(name: &str, folder: &std::path::Path) -> Result<PathBuf> {
     compiler.args(["-O2", "-std=c++17"]).arg(source);
     compiler.arg("-o").arg(&program);
     compiler.args(flags.split_whitespace());
+    // Not as pkg-config says: it names libraries of libraries too, which these programs need not have.
+    compiler.args(LIBRARIES.map(|library| format!("-lns3-{library}")));
     shell::run(&mut compiler)?;
     Ok(program)
 }

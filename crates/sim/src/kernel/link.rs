@@ -4,7 +4,7 @@
 //! its last message, and nothing sooner than its latency and the sender's least delay after the sender's next event. So over a channel
 //! whose messages queue far ahead (frames that wait for a wire), the other side may run as far ahead.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::agenda::{Agenda, LaneId};
@@ -25,20 +25,34 @@ struct Promise {
     batches: AtomicU64,
 }
 
-/// True while the receiving end has nothing to do before it is promised more.
-#[repr(align(128))]
-#[derive(Debug, Default)]
-struct Starved(AtomicBool);
-
 #[repr(align(128))]
 struct Shared<M> {
     promise: Promise,
-    starved: Starved,
     messages: Mutex<Vec<Crossing<M>>>,
+    back: Back<M>,
 }
+
+/// Spent messages on their way back.
+#[repr(align(128))]
+struct Back<M>(Mutex<Vec<M>>);
+
+/// Spent messages that a partition keeps for itself before it gives any back.
+const KEPT: usize = 256;
+/// Spent messages that are given back at a time.
+const BACK: usize = 64;
+
+/// Attempts to take the lock before the thread sleeps.
+const LOCK_SPINS: u32 = 100;
 
 impl<M> Shared<M> {
     fn messages(&self) -> MutexGuard<'_, Vec<Crossing<M>>> {
+        // It is held for a few moves. To sleep for it, and to be woken, costs more than thousands of events.
+        for _ in 0..LOCK_SPINS {
+            match self.messages.try_lock() {
+                Ok(messages) => return messages,
+                Err(_) => std::hint::spin_loop(),
+            }
+        }
         // Nothing panics while it holds the lock.
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,7 +83,8 @@ struct Way {
 pub(super) struct LinkIn<M> {
     promise_ps: u64,
     batches: u64,
-    is_starved: bool,
+    /// Messages that came, and did not go back.
+    foreign: usize,
     /// Room for the messages of the next batch.
     empty: Vec<Crossing<M>>,
     shared: Arc<Shared<M>>,
@@ -80,8 +95,8 @@ impl Link {
     pub(super) fn pair<M>(to: usize) -> (LinkOut<M>, LinkIn<M>) {
         let shared = Arc::new(Shared {
             promise: Promise::default(),
-            starved: Starved::default(),
             messages: Mutex::default(),
+            back: Back(Mutex::default()),
         });
         let out = LinkOut {
             to,
@@ -94,7 +109,7 @@ impl Link {
         let into = LinkIn {
             promise_ps: 0,
             batches: 0,
-            is_starved: false,
+            foreign: 0,
             empty: Vec::new(),
             shared,
         };
@@ -106,6 +121,17 @@ impl<M> LinkOut<M> {
     /// The partition that it leads to.
     pub(super) fn to(&self) -> usize {
         self.to
+    }
+
+    /// The number of times that messages were handed over.
+    pub(super) fn batches(&self) -> u64 {
+        self.batches
+    }
+
+    /// The least time that a message takes, of all channels.
+    pub(super) fn lookahead_ps(&self) -> u64 {
+        let ways = self.ways.iter().map(|way| way.lookahead_ps);
+        ways.min().unwrap_or(u64::MAX)
     }
 
     /// Adds a channel whose messages arrive at least `lookahead_ps` after the event in which they are sent. The number of the channel in the link.
@@ -128,10 +154,13 @@ impl<M> LinkOut<M> {
         });
     }
 
-    /// True if the other end waits for a promise.
-    #[inline]
-    pub(super) fn is_starved(&self) -> bool {
-        self.shared.starved.0.load(Ordering::Relaxed)
+    /// Takes spent messages back, if there are few.
+    pub(super) fn take_back(&self, spent: &mut Vec<M>) {
+        if spent.len() < BACK
+            && let Ok(mut back) = self.shared.back.0.try_lock()
+        {
+            spent.append(&mut back);
+        }
     }
 
     /// Hands all messages over, and promises that no event before `next_ps` will happen here.
@@ -163,12 +192,20 @@ impl<M> LinkOut<M> {
 }
 
 impl<M> LinkIn<M> {
-    /// Tells the other end that this one waits for a promise, or no longer does.
-    pub(super) fn starve(&mut self, is_starved: bool) {
-        if self.is_starved != is_starved {
-            self.is_starved = is_starved;
-            let starved = &self.shared.starved.0;
-            starved.store(is_starved, Ordering::Relaxed);
+    /// The number of times that messages were taken over.
+    pub(super) fn batches(&self) -> u64 {
+        self.batches
+    }
+
+    /// Gives spent messages back to where as many came from, if there are many.
+    pub(super) fn give_back(&mut self, spent: &mut Vec<M>) {
+        let count = spent.len().saturating_sub(KEPT).min(self.foreign);
+        if count >= BACK
+            && let Ok(mut back) = self.shared.back.0.try_lock()
+            && back.len() < KEPT
+        {
+            self.foreign -= count;
+            back.extend(spent.drain(spent.len() - count..));
         }
     }
 
@@ -182,6 +219,7 @@ impl<M> LinkIn<M> {
             if batches != self.batches {
                 self.batches = batches;
                 std::mem::swap(&mut *self.shared.messages(), &mut self.empty);
+                self.foreign += self.empty.len();
                 for crossing in self.empty.drain(..) {
                     agenda.push(crossing.lane, crossing.due_ps, crossing.message);
                 }
