@@ -24,6 +24,7 @@ mod link;
 mod outside;
 mod partition;
 mod placement;
+mod standstill;
 mod tournament;
 
 use std::any::Any;
@@ -36,9 +37,11 @@ pub use outside::{Outside, OutsideError};
 
 use agenda::Origin;
 use channel::{Channel, Place};
-use link::Link;
-use partition::{Exits, Partition};
+use link::{Link, LinkOut};
+use partition::{Exits, Here, Partition};
 use placement::{Edge, place};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use standstill::Standstill;
 
 /// Picoseconds of a nanosecond, and of longer units.
 pub const NANOSECOND_PS: u64 = 1000;
@@ -212,6 +215,7 @@ impl<M: Send + 'static> Plan<M> {
             names,
             places,
             partitions,
+            cores: Vec::new(),
             now_ps: 0,
             is_started: false,
         }
@@ -319,6 +323,8 @@ pub struct Kernel<M> {
     /// The partition of each component.
     places: Vec<usize>,
     partitions: Vec<Partition<M>>,
+    /// The cores that its threads keep to; any if there are none.
+    cores: Vec<usize>,
     now_ps: u64,
     is_started: bool,
 }
@@ -358,6 +364,12 @@ impl<M: Send + 'static> Kernel<M> {
         component.downcast_mut()
     }
 
+    /// Lets each thread keep to a core of its own, in this order; those that no core is named for run on any. Worth while where the system's scheduler puts threads that talk to each other
+    /// on one core. A core that this process may not use is passed over.
+    pub fn keep_to(&mut self, cores: &[usize]) {
+        self.cores = cores.to_vec();
+    }
+
     /// Runs all that happens up to this time, and at it.
     ///
     /// # Errors
@@ -365,22 +377,33 @@ impl<M: Send + 'static> Kernel<M> {
     pub fn run_until(&mut self, end_ps: u64) -> Result<(), RunError> {
         let is_first = !std::mem::replace(&mut self.is_started, true);
         let stopped = AtomicBool::new(false);
-        let (first, others) = self
-            .partitions
-            .split_first_mut()
-            .expect("there is a partition");
+        let links = self.partitions.iter().flat_map(|it| &it.wiring.links);
+        let lookahead_ps = links.map(LinkOut::lookahead_ps).min().unwrap_or(u64::MAX);
+        let standstill = Standstill::new(self.partitions.len(), lookahead_ps);
+        let cores = &self.cores;
+        let run = |(number, partition): (usize, &mut Partition<M>)| {
+            // What cannot be had is no reason not to run.
+            if let Some(&core) = cores.get(number).filter(|&&core| core < CpuSet::MAX_CPU) {
+                let mut set = CpuSet::new();
+                set.set(core);
+                let _ = sched_setaffinity(None, &set);
+            }
+            partition.run(is_first, end_ps, Here::new(number, &stopped, &standstill))
+        };
+        let run = &run;
         let outcomes: Vec<Result<(), Failure>> = thread::scope(|scope| {
-            let stopped = &stopped;
-            let handles: Vec<_> = others
-                .iter_mut()
-                .map(|partition| scope.spawn(move || partition.run(is_first, end_ps, stopped)))
+            let mut partitions = self.partitions.iter_mut().enumerate();
+            // The caller's thread keeps to no core.
+            let first = cores.is_empty().then(|| partitions.next()).flatten();
+            let handles: Vec<_> = partitions
+                .map(|partition| scope.spawn(move || run(partition)))
                 .collect();
-            let outcome = first.run(is_first, end_ps, stopped);
+            let outcome = first.map(run);
             let joined = handles.into_iter().map(|handle| match handle.join() {
                 Ok(outcome) => outcome,
                 Err(panic) => std::panic::resume_unwind(panic),
             });
-            std::iter::once(outcome).chain(joined).collect()
+            outcome.into_iter().chain(joined).collect()
         });
         let failures = outcomes.into_iter().filter_map(Result::err);
         let first = failures.min_by_key(|failure| (failure.at_ps, failure.component));

@@ -43,6 +43,8 @@ impl Channel {
 pub(super) struct Wiring<M> {
     pub(super) agenda: Agenda<M>,
     pub(super) links: Vec<LinkOut<M>>,
+    /// Messages that nobody needs any more.
+    pub(super) spent: Vec<M>,
     /// By component, then by port.
     channels: Vec<Vec<Option<Channel>>>,
     /// The lanes of the timers, by component; those of other partitions are missing.
@@ -56,6 +58,7 @@ impl<M> Wiring<M> {
         Self {
             agenda,
             links: Vec::new(),
+            spent: Vec::new(),
             channels: timers.iter().map(|_| Vec::new()).collect(),
             timers,
             failed: None,
@@ -80,6 +83,9 @@ pub struct Context<'a, M> {
     pub(super) wiring: &'a mut Wiring<M>,
     pub(super) local: &'a mut Local,
 }
+
+/// Spent messages that a partition keeps at most.
+const SPENT_MAX: usize = 4096;
 
 /// What a component keeps on the thread that runs it.
 pub(super) type Local = Option<Box<dyn Any>>;
@@ -145,6 +151,21 @@ impl<M> Context<'_, M> {
         if let Some(lane) = self.wiring.timers[self.component as usize] {
             self.wiring.agenda.set_timer(lane, due_ps, token);
         }
+    }
+
+    /// Gives a message to the kernel that is no longer needed, for whoever makes the next one ([`Context::reuse`]).
+    #[inline]
+    pub fn spend(&mut self, message: M) {
+        if self.wiring.spent.len() < SPENT_MAX {
+            self.wiring.spent.push(message);
+        }
+    }
+
+    /// A message that somebody has spent, with whatever it says, to be written over. Memory that goes from thread to thread so comes back, and no thread frees what
+    /// another has allocated: for that they would wait for each other. Which message it is depends on threads, so nothing may depend on it.
+    #[inline]
+    pub fn reuse(&mut self) -> Option<M> {
+        self.wiring.spent.pop()
     }
 
     /// A value of the component's that stays on this thread: an open queue of an operator, or another thing that cannot move. It is made when it is first asked for, and lives

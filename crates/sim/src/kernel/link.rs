@@ -29,10 +29,30 @@ struct Promise {
 struct Shared<M> {
     promise: Promise,
     messages: Mutex<Vec<Crossing<M>>>,
+    back: Back<M>,
 }
+
+/// Spent messages on their way back.
+#[repr(align(128))]
+struct Back<M>(Mutex<Vec<M>>);
+
+/// Spent messages that a partition keeps for itself before it gives any back.
+const KEPT: usize = 256;
+/// Spent messages that are given back at a time.
+const BACK: usize = 64;
+
+/// Attempts to take the lock before the thread sleeps.
+const LOCK_SPINS: u32 = 100;
 
 impl<M> Shared<M> {
     fn messages(&self) -> MutexGuard<'_, Vec<Crossing<M>>> {
+        // It is held for a few moves. To sleep for it, and to be woken, costs more than thousands of events.
+        for _ in 0..LOCK_SPINS {
+            match self.messages.try_lock() {
+                Ok(messages) => return messages,
+                Err(_) => std::hint::spin_loop(),
+            }
+        }
         // Nothing panics while it holds the lock.
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,6 +83,8 @@ struct Way {
 pub(super) struct LinkIn<M> {
     promise_ps: u64,
     batches: u64,
+    /// Messages that came, and did not go back.
+    foreign: usize,
     /// Room for the messages of the next batch.
     empty: Vec<Crossing<M>>,
     shared: Arc<Shared<M>>,
@@ -74,6 +96,7 @@ impl Link {
         let shared = Arc::new(Shared {
             promise: Promise::default(),
             messages: Mutex::default(),
+            back: Back(Mutex::default()),
         });
         let out = LinkOut {
             to,
@@ -86,6 +109,7 @@ impl Link {
         let into = LinkIn {
             promise_ps: 0,
             batches: 0,
+            foreign: 0,
             empty: Vec::new(),
             shared,
         };
@@ -97,6 +121,17 @@ impl<M> LinkOut<M> {
     /// The partition that it leads to.
     pub(super) fn to(&self) -> usize {
         self.to
+    }
+
+    /// The number of times that messages were handed over.
+    pub(super) fn batches(&self) -> u64 {
+        self.batches
+    }
+
+    /// The least time that a message takes, of all channels.
+    pub(super) fn lookahead_ps(&self) -> u64 {
+        let ways = self.ways.iter().map(|way| way.lookahead_ps);
+        ways.min().unwrap_or(u64::MAX)
     }
 
     /// Adds a channel whose messages arrive at least `lookahead_ps` after the event in which they are sent. The number of the channel in the link.
@@ -117,6 +152,15 @@ impl<M> LinkOut<M> {
             due_ps,
             message,
         });
+    }
+
+    /// Takes spent messages back, if there are few.
+    pub(super) fn take_back(&self, spent: &mut Vec<M>) {
+        if spent.len() < BACK
+            && let Ok(mut back) = self.shared.back.0.try_lock()
+        {
+            spent.append(&mut back);
+        }
     }
 
     /// Hands all messages over, and promises that no event before `next_ps` will happen here.
@@ -148,6 +192,23 @@ impl<M> LinkOut<M> {
 }
 
 impl<M> LinkIn<M> {
+    /// The number of times that messages were taken over.
+    pub(super) fn batches(&self) -> u64 {
+        self.batches
+    }
+
+    /// Gives spent messages back to where as many came from, if there are many.
+    pub(super) fn give_back(&mut self, spent: &mut Vec<M>) {
+        let count = spent.len().saturating_sub(KEPT).min(self.foreign);
+        if count >= BACK
+            && let Ok(mut back) = self.shared.back.0.try_lock()
+            && back.len() < KEPT
+        {
+            self.foreign -= count;
+            back.extend(spent.drain(spent.len() - count..));
+        }
+    }
+
     /// The promise of the other end. All messages that were sent before it was given are then in the agenda.
     pub(super) fn take(&mut self, agenda: &mut Agenda<M>) -> u64 {
         let promise = &self.shared.promise;
@@ -158,6 +219,7 @@ impl<M> LinkIn<M> {
             if batches != self.batches {
                 self.batches = batches;
                 std::mem::swap(&mut *self.shared.messages(), &mut self.empty);
+                self.foreign += self.empty.len();
                 for crossing in self.empty.drain(..) {
                     agenda.push(crossing.lane, crossing.due_ps, crossing.message);
                 }

@@ -231,6 +231,29 @@ fn names(description: &Description) -> Result<BTreeMap<&str, Part>, DescriptionE
     Ok(names)
 }
 
+/// The work of each host, in thousands of frames that its connections send and receive. A frame is about five events at a host, five at its card, and one at each
+/// switch.
+fn weights(description: &Description) -> Vec<u64> {
+    let mut frames = vec![1; description.host.len()];
+    for (number, host) in description.host.iter().enumerate() {
+        for connect in &host.connect {
+            let asked = connect.request_bytes.unwrap_or(0) + connect.answer_bytes.unwrap_or(0);
+            let asked = connect
+                .requests
+                .unwrap_or(0)
+                .saturating_mul(asked.max(3000));
+            let bytes = connect.bytes.unwrap_or(0).saturating_add(asked);
+            // Beyond that a run does not end anyway, and sums stay sums.
+            let thousands = (bytes / 1_000_000).clamp(1, 1 << 32);
+            let to = description.host.iter().position(|it| it.name == connect.to);
+            for end in [Some(number), to].into_iter().flatten() {
+                frames[end] += thousands;
+            }
+        }
+    }
+    frames
+}
+
 /// The ends of the links, by link.
 struct Links(Vec<[End; 2]>);
 

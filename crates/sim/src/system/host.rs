@@ -450,7 +450,14 @@ impl Host {
             seed: flow.seed,
             offset: segment.stream_offset(),
         };
-        let mut frame = Frame::new(&head[..bytes], stream, segment.payload_len, now_ps);
+        let head = &head[..bytes];
+        let mut frame = match context.reuse() {
+            Some(Message::Frame(mut frame)) => {
+                frame.renew(head, stream, segment.payload_len, now_ps);
+                frame
+            }
+            _ => Frame::new(head, stream, segment.payload_len, now_ps),
+        };
         let mut cost_ps = self.model.send_ps + u64::from(segment.payload_len) * self.model.byte_ps;
         if let Some(protection) = &mut self.protection {
             match protection.protect(&mut frame, context.local()) {
@@ -492,7 +499,7 @@ impl Host {
     }
 
     /// A core has finished with a frame that came in.
-    fn receive_frame(&mut self, mut frame: Box<Frame>, context: &mut Context<'_, Message>) {
+    fn receive_frame(&mut self, frame: &mut Frame, context: &mut Context<'_, Message>) {
         let now_ps = context.now_ps();
         frame.journey.pass(Leg::HostWork, now_ps);
         if frame.destination() != self.address.mac {
@@ -500,7 +507,7 @@ impl Host {
             return;
         }
         if let Some(protection) = &mut self.protection {
-            match protection.verify(&mut frame, context.local()) {
+            match protection.verify(frame, context.local()) {
                 Ok(Verdict::Right) => {}
                 Ok(Verdict::Wrong | Verdict::Bare) => {
                     self.usage.refused += 1;
@@ -513,12 +520,12 @@ impl Host {
             self.usage.sum_wrong += 1;
             return;
         }
-        let Some(number) = self.find(&frame) else {
+        let Some(number) = self.find(frame) else {
             self.usage.unwanted += 1;
             return;
         };
         let disorder = self.flows[number].disorder();
-        if !self.take(number, &frame, now_ps) {
+        if !self.take(number, frame, now_ps) {
             self.usage.unwanted += 1;
             return;
         }
@@ -710,7 +717,10 @@ impl Component<Message> for Host {
             core if core < OPENING => {
                 let core = core as usize;
                 match self.cores[core].current.take() {
-                    Some(Work::Receive(frame)) => self.receive_frame(frame, context),
+                    Some(Work::Receive(mut frame)) => {
+                        self.receive_frame(&mut frame, context);
+                        context.spend(Message::Frame(frame));
+                    }
                     Some(Work::Send(mut frame)) => {
                         frame.journey.pass(Leg::HostWork, context.now_ps());
                         self.usage.sent += 1;

@@ -2,7 +2,7 @@
 
 use super::{
     Card, ComponentId, Description, DescriptionError, End, Links, Message, Plan, Prepare, Real,
-    Switch, WaysOut, Wire, WiringError, card, card_of, host, host_of, real, refuse, seed_of,
+    Switch, WaysOut, Wire, WiringError, card, card_of, host, host_of, real, refuse, seed_of, weights,
 };
 
 /// A host by its name, the component, and its card.
@@ -14,6 +14,8 @@ pub(super) struct Building<'a> {
     prepare: Prepare<'a>,
     seed: u64,
     links: &'a Links,
+    /// The work of each host, as [`weights`] has it.
+    weights: Vec<u64>,
     pub(super) plan: Plan<Message>,
     /// By part: the component that links end at and its ports; `None` if it is in another process.
     ends: Vec<Option<(ComponentId, Vec<usize>)>>,
@@ -31,6 +33,7 @@ impl<'a> Building<'a> {
             prepare,
             seed,
             links,
+            weights: weights(description),
             plan: Plan::new(),
             ends: Vec::new(),
         }
@@ -44,7 +47,8 @@ impl<'a> Building<'a> {
                 continue;
             };
             let host = host_of(self.description, number, self.prepare)?;
-            let host = self.plan.add(&text.name, 2, host);
+            let weight = 5 * self.weights[number];
+            let host = self.plan.add(&text.name, weight, host);
             hosts.push(self.plug(&text.name, card, (host, host::CARD), pcie_ps)?);
         }
         Ok(hosts)
@@ -95,7 +99,9 @@ impl<'a> Building<'a> {
         host: (ComponentId, usize),
         pcie_ps: u64,
     ) -> Result<Station, DescriptionError> {
-        let card = self.plan.add(&format!("card of {name}"), 2, card);
+        let part = self.ends.len();
+        let weight = 5 * self.weights.get(part).copied().unwrap_or(1);
+        let card = self.plan.add(&format!("card of {name}"), weight, card);
         let joined = self.plan.join(host, (card, card::HOST), pcie_ps);
         joined.map_err(wrong)?;
         self.ends.push(Some((card, vec![card::WIRE])));
@@ -120,7 +126,9 @@ impl<'a> Building<'a> {
             };
             let wires: Result<Vec<Wire>, DescriptionError> = joined.iter().map(wire).collect();
             let switch = Switch::new(text.model()?, wires?);
-            let switch = self.plan.add(&text.name, 1, switch);
+            let near = joined.iter().flat_map(|&(_, link)| &self.links.0[link]);
+            let weight = near.filter_map(|end| self.weights.get(end.part)).sum();
+            let switch = self.plan.add(&text.name, weight, switch);
             self.ends.push(Some((switch, (0..joined.len()).collect())));
             let others = joined.iter().map(|&(_, link)| {
                 let [a, b] = &self.description.link[link].ends;
