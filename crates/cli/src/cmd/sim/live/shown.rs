@@ -50,6 +50,23 @@ pub(super) fn fill(record: &mut Record, system: &System, live: &Live) {
             );
         }
     }
+    record.stability = Some(stability(system, live));
+}
+
+/// Adds what the parts of the system have counted.
+pub(super) fn add_counts(record: &mut Record, system: &System) {
+    let mut count = |name: &str, more: u64| {
+        *record.counts.entry(name.to_owned()).or_insert(0) += more;
+    };
+    count("events", system.kernel().events());
+    for (name, real) in system.real() {
+        let usage = real.usage();
+        count(&format!("{name}: frames sent"), usage.sent);
+        count(&format!("{name}: frames received"), usage.received);
+        count(&format!("{name}: bytes sent"), usage.sent_bytes);
+        count(&format!("{name}: bytes received"), usage.received_bytes);
+        count("dropped: no descriptor to send", usage.dropped);
+    }
     for (_, card) in system.cards() {
         let usage = card.usage();
         count("digests_wrong", usage.refused);
