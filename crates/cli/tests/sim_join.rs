@@ -355,7 +355,12 @@ fn peers_that_end_are_silent_or_lie_on_the_way_are_errors() {
     liar.write_all(b"more").expect("it is there");
     let (code, why) = process.failure();
     assert_eq!(code, Some(1), "{why}");
-    assert!(why.contains("bytes on the socket after its intro"), "{why}");
+    // If the program was slow, they came with the intro.
+    let is_said = [
+        "bytes on the socket after its intro",
+        "the peer's intro: 40 bytes",
+    ];
+    assert!(is_said.iter().any(|said| why.contains(said)), "{why}");
     // One that does not want common time.
     let (process, link) = listening(folder.path(), &["--entries", "64"]);
     let params = LinkParams {

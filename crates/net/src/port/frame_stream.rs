@@ -212,6 +212,7 @@ impl PacketPort for FrameStream {
         let mut is_filled = false;
         while came < max {
             let Some(guest) = &mut self.guest else { break };
+            let is_gone = guest.is_gone;
             match guest.next() {
                 Ok(Some(frame)) if frame.len() < FRAME_HEADER => {
                     self.stats.receive_lost.malformed += 1;
@@ -225,7 +226,7 @@ impl PacketPort for FrameStream {
                     }
                     Err(_) => self.stats.receive_lost.no_memory += 1,
                 },
-                Ok(None) if guest.is_gone => self.dismiss(),
+                Ok(None) if is_gone => self.dismiss(),
                 Ok(None) if is_filled => break,
                 Ok(None) => {
                     guest.fill();

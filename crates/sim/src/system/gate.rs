@@ -120,9 +120,9 @@ struct Patience {
 }
 
 /// Looks between two looks at the clock.
-const LOOKS_PER_CLOCK: u32 = 4096;
+const LOOKS_PER_CLOCK: u32 = 64;
 /// The most that counts as silence between two looks at the clock: while this process is stopped, no peer is silent.
-const SILENCE_NS_MAX: u64 = 100_000_000;
+const SILENCE_NS_MAX: u64 = 1_000_000_000;
 
 impl Patience {
     /// One more look, in vain or not.

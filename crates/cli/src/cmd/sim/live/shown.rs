@@ -35,17 +35,11 @@ pub(super) fn fill(record: &mut Record, system: &System, live: &Live) {
         }
         record.sample(&format!("{name}_ns_max"), vec![lateness.max_ns() as f64]);
     }
+    add_counts(record, system);
     let mut count = |name: &str, more: u64| {
         *record.counts.entry(name.to_owned()).or_insert(0) += more;
     };
-    count("events", system.kernel().events());
-    for (number, (name, real)) in system.real().enumerate() {
-        let usage = real.usage();
-        count(&format!("{name}: frames sent"), usage.sent);
-        count(&format!("{name}: frames received"), usage.received);
-        count(&format!("{name}: bytes sent"), usage.sent_bytes);
-        count(&format!("{name}: bytes received"), usage.received_bytes);
-        count("dropped: no descriptor to send", usage.dropped);
+    for number in 0..system.real().count() {
         if let Some((port, kernel)) = live.usage(number) {
             count("dropped: no room at the real host", port.no_room);
             count("dropped: too long for the real host", port.too_long);
@@ -55,6 +49,23 @@ pub(super) fn fill(record: &mut Record, system: &System, live: &Live) {
                 kernel.receive_lost.total(),
             );
         }
+    }
+    record.stability = Some(stability(system, live));
+}
+
+/// Adds what the parts of the system have counted.
+pub(super) fn add_counts(record: &mut Record, system: &System) {
+    let mut count = |name: &str, more: u64| {
+        *record.counts.entry(name.to_owned()).or_insert(0) += more;
+    };
+    count("events", system.kernel().events());
+    for (name, real) in system.real() {
+        let usage = real.usage();
+        count(&format!("{name}: frames sent"), usage.sent);
+        count(&format!("{name}: frames received"), usage.received);
+        count(&format!("{name}: bytes sent"), usage.sent_bytes);
+        count(&format!("{name}: bytes received"), usage.received_bytes);
+        count("dropped: no descriptor to send", usage.dropped);
     }
     for (_, card) in system.cards() {
         let usage = card.usage();
@@ -77,7 +88,6 @@ pub(super) fn fill(record: &mut Record, system: &System, live: &Live) {
         }
         count("dropped: switch buffers", switch.usage().buffer_full);
     }
-    record.stability = Some(stability(system, live));
 }
 
 /// The time below which nothing can be seen: a hundredth of the releases are later.
@@ -178,7 +188,7 @@ fn traffic(system: &System, live: &Live) -> Table {
 }
 
 /// The mean modelled time of each leg, by the host that received the frames.
-fn delays(system: &System) -> Table {
+pub(super) fn delays(system: &System) -> Table {
     let mut columns = vec![Column::left("modelled, of frames to")];
     columns.extend(Leg::ALL.map(|leg| Column::right(leg.name().replace('_', " "))));
     let mut table = Table::new(columns);
