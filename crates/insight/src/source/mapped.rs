@@ -32,9 +32,9 @@ impl Mapped {
     /// So many bytes from this address on; fewer if the mapping ends before.
     pub(super) fn up_to(&mut self, address: u64, length: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; length];
-        let read = match self.from_file(address, &mut bytes) {
+        let read = match self.read_file(address, &mut bytes) {
             Some(read) => read,
-            None => self.from_memory(address, &mut bytes)?,
+            None => self.read_memory(address, &mut bytes)?,
         };
         bytes.truncate(read);
         Some(bytes)
@@ -46,7 +46,7 @@ impl Mapped {
         (bytes.len() == length).then_some(bytes)
     }
 
-    fn from_file(&mut self, address: u64, bytes: &mut [u8]) -> Option<usize> {
+    fn read_file(&mut self, address: u64, bytes: &mut [u8]) -> Option<usize> {
         if self.mapping(address).is_none() {
             let text = std::fs::read_to_string(format!("/proc/{}/maps", self.process));
             self.mappings = text.ok()?.lines().filter_map(parse).collect();
@@ -63,7 +63,7 @@ impl Mapped {
         file.as_ref()?.read_at(&mut bytes[..room], at).ok()
     }
 
-    fn from_memory(&self, address: u64, bytes: &mut [u8]) -> Option<usize> {
+    fn read_memory(&self, address: u64, bytes: &mut [u8]) -> Option<usize> {
         let memory = File::open(format!("/proc/{}/mem", self.process)).ok()?;
         memory.read_at(bytes, address).ok()
     }

@@ -210,7 +210,7 @@ impl Test {
     ) -> Result<Counted, Uncounted> {
         let inputs = match source {
             Source::Step => 1,
-            _ => INPUTS,
+            _ => self.jobs_of(args.work).clamp(1, INPUTS),
         };
         let more = self.more_jobs(source, args, inputs);
         let right = backend.code(&self.case.spec);
@@ -258,12 +258,18 @@ impl Test {
 
     /// The jobs that the longer run has more: whole rounds of the inputs.
     fn more_jobs(&self, source: Source, args: &Args, inputs: u64) -> u64 {
-        let item = self.size + self.case.spec.cost_bytes() as u64;
         let jobs = match source {
             Source::Step => 1,
-            _ => args.work / item.saturating_mul(self.batch).max(1),
+            // Where outputs are drawn at random, one job says little.
+            _ => self.jobs_of(args.work).clamp(2, JOBS_MAX),
         };
-        jobs.clamp(1, JOBS_MAX).next_multiple_of(inputs)
+        jobs.next_multiple_of(inputs)
+    }
+
+    /// The jobs that handle so many bytes, or cost as much.
+    fn jobs_of(&self, bytes: u64) -> u64 {
+        let item = self.size + self.case.spec.cost_bytes() as u64;
+        bytes / item.saturating_mul(self.batch).max(1)
     }
 
     fn program(
