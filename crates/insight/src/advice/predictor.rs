@@ -258,15 +258,15 @@ impl Fitted {
         match (kind, quantity) {
             (Kind::Affine, Quantity::Time) => Service::fit(points).map(Self::Time),
             (Kind::Affine, Quantity::HostTime) => {
-                let equations: Vec<Equation<3>> = points
-                    .iter()
-                    .filter_map(|point| {
-                        Some(Equation {
-                            coefficients: [1.0, point.load.batch as f64, point.load.job_bytes()],
-                            value: value(point, quantity)?,
-                        })
+                let equation = |point: &&Point| {
+                    let value = value(point, quantity)?;
+                    Some(Equation {
+                        coefficients: [1.0, point.load.batch as f64, point.load.job_bytes()],
+                        value,
+                        scale: value,
                     })
-                    .collect();
+                };
+                let equations: Vec<Equation<3>> = points.iter().filter_map(equation).collect();
                 least_squares::fit(&equations).map(|fitted| Self::Host(fitted.parameters))
             }
             (Kind::Lines, _) => {
