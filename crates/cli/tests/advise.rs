@@ -30,7 +30,7 @@ fn known(more: &[&str]) -> Vec<String> {
         "--warm-up",
         "1ms",
         "--repeat",
-        "2",
+        "7",
         "--format",
         "json",
     ];

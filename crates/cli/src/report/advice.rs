@@ -5,7 +5,8 @@ use std::fmt::Write;
 use dpb_core::measure::Record;
 
 use super::html::escape;
-use crate::output::{Column, Table, bytes, percent};
+use super::pays::bytes;
+use crate::output::{Column, Table, percent};
 
 /// Findings of a record of advice, in the order in which a reader wants them.
 const FINDINGS: [(&str, &str); 17] = [

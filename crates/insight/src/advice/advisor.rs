@@ -15,7 +15,9 @@ use super::side::{Refusal, Side};
 pub use checks::{Check, frozen, hash_of};
 
 /// Values of the axis of sizes, besides those that were measured.
-const GRID: usize = 24;
+const GRID: usize = 96;
+/// The same where each value is replayed.
+const GRID_REPLAYED: usize = 12;
 /// Jobs of a replay, and its seeds.
 const REPLAYED: usize = 100_000;
 const SEEDS: [u64; 3] = [1, 2, 3];
@@ -190,7 +192,11 @@ impl Advisor {
         let plan = Planned::new(self, question)?;
         let (batch, measured) = self.sizes(question)?;
         let mut gains = Vec::new();
-        for size in grid(&measured) {
+        let values = match question.goal {
+            Goal::Slo { .. } => GRID_REPLAYED,
+            _ => GRID,
+        };
+        for size in grid(&measured, values) {
             if let Ok(at) = plan.at(batch, size) {
                 gains.push((size as f64, at.gain));
             }
@@ -257,13 +263,16 @@ impl Advisor {
 }
 
 /// Sizes between the first and the last, evenly on a logarithmic axis, and the measured ones.
-fn grid(measured: &[u64]) -> Vec<u64> {
+fn grid(measured: &[u64], values: usize) -> Vec<u64> {
     let (Some(&first), Some(&last)) = (measured.first(), measured.last()) else {
         return Vec::new();
     };
     let (low, high) = ((first as f64).ln(), (last as f64).ln());
-    let between =
-        (0..=GRID).map(|at| (low + (high - low) * at as f64 / GRID as f64).exp().round() as u64);
+    let between = (0..=values).map(|at| {
+        (low + (high - low) * at as f64 / values as f64)
+            .exp()
+            .round() as u64
+    });
     let mut all: Vec<u64> = between.chain(measured.iter().copied()).collect();
     all.sort_unstable();
     all.dedup();

@@ -5,25 +5,27 @@ pub const PARAMETERS_MAX: usize = 6;
 /// Columns that depend on each other to this share of their length are one.
 const PIVOT_MIN: f64 = 1e-9;
 
-/// An equation: the coefficients of the parameters, and the value that they are to give, which is not zero.
+/// An equation: the coefficients of the parameters, the value that they are to give, and how exactly.
 #[derive(Clone, Debug)]
 pub struct Equation<const N: usize> {
     /// The factor of each parameter.
     pub coefficients: [f64; N],
     /// The value.
     pub value: f64,
+    /// The size of an error that counts as one: the value itself for relative errors, 1 for absolute ones.
+    pub scale: f64,
 }
 
-/// Parameters, and the sum of the squared relative errors that they leave.
+/// Parameters, and the sum of the squared errors that they leave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fitted<const N: usize> {
     /// The parameters; none is negative.
     pub parameters: [f64; N],
-    /// The sum of `(predicted / value − 1)²`.
+    /// The sum of `((predicted − value) / scale)²`.
     pub squares: f64,
 }
 
-/// The parameters, none negative, whose predictions have the least sum of squared relative errors. The minimum under such bounds is the
+/// The parameters, none negative, whose predictions have the least sum of squared errors. The minimum under such bounds is the
 /// minimum without bounds over the parameters that are not zero (Lawson and Hanson, Solving Least Squares Problems, chapter 23), so the
 /// least of all sets is exact. Of sets that do equally well the one of fewest parameters is taken. `None` without equations, or if one
 /// is no number.
@@ -34,26 +36,30 @@ pub fn fit<const N: usize>(equations: &[Equation<N>]) -> Option<Fitted<N>> {
             .coefficients
             .iter()
             .all(|factor| factor.is_finite());
-        finite && equation.value.is_finite() && equation.value != 0.0
+        finite && equation.value.is_finite() && equation.scale.is_normal()
     };
     if equations.is_empty() || !equations.iter().all(is_number) {
         return None;
     }
     let rows: Vec<[f64; N]> = equations
         .iter()
-        .map(|equation| equation.coefficients.map(|factor| factor / equation.value))
+        .map(|equation| equation.coefficients.map(|factor| factor / equation.scale))
+        .collect();
+    let right: Vec<f64> = equations
+        .iter()
+        .map(|equation| equation.value / equation.scale)
         .collect();
     let mut best = Fitted {
         parameters: [0.0; N],
-        squares: rows.len() as f64,
+        squares: right.iter().map(|value| value * value).sum(),
     };
     let mut sets: Vec<u32> = (1..1u32 << N).collect();
     sets.sort_by_key(|set| set.count_ones());
     for set in sets {
-        let Some(parameters) = solve(&rows, set) else {
+        let Some(parameters) = solve(&rows, &right, set) else {
             continue;
         };
-        let squares = squares(&rows, &parameters);
+        let squares = squares(&rows, &right, &parameters);
         // A hair less is rounding, and no reason for another parameter.
         if squares < best.squares * (1.0 - 1e-9) - 1e-24 {
             best = Fitted {
@@ -65,17 +71,17 @@ pub fn fit<const N: usize>(equations: &[Equation<N>]) -> Option<Fitted<N>> {
     Some(best)
 }
 
-fn squares<const N: usize>(rows: &[[f64; N]], parameters: &[f64; N]) -> f64 {
-    let error = |row: &[f64; N]| {
+fn squares<const N: usize>(rows: &[[f64; N]], right: &[f64], parameters: &[f64; N]) -> f64 {
+    let error = |(row, right): (&[f64; N], &f64)| {
         let predicted: f64 = row.iter().zip(parameters).map(|(a, b)| a * b).sum();
-        (predicted - 1.0).powi(2)
+        (predicted - right).powi(2)
     };
-    rows.iter().map(error).sum()
+    rows.iter().zip(right).map(error).sum()
 }
 
-/// The least squares over the parameters in `set`, by orthogonalisation (modified Gram and Schmidt), to which the vector of ones is the right
-/// side. `None` if they depend on each other, or one would be negative.
-fn solve<const N: usize>(rows: &[[f64; N]], set: u32) -> Option<[f64; N]> {
+/// The least squares over the parameters in `set`, by orthogonalisation (modified Gram and Schmidt). `None` if they depend on each other, or one
+/// would be negative.
+fn solve<const N: usize>(rows: &[[f64; N]], values: &[f64], set: u32) -> Option<[f64; N]> {
     let members: Vec<usize> = (0..N).filter(|at| set & (1 << at) != 0).collect();
     if members.len() > rows.len() {
         return None;
@@ -85,7 +91,7 @@ fn solve<const N: usize>(rows: &[[f64; N]], set: u32) -> Option<[f64; N]> {
     let count = columns.len();
     let mut upper = vec![vec![0.0; count]; count];
     let mut right = vec![0.0; count];
-    let mut rest = vec![1.0; rows.len()];
+    let mut rest = values.to_vec();
     for at in 0..count {
         let whole = norm(&column(members[at]));
         let length = norm(&columns[at]);
@@ -138,7 +144,33 @@ mod tests {
         Equation {
             coefficients,
             value,
+            scale: value,
         }
+    }
+
+    #[test]
+    fn absolute_errors_weigh_all_alike() {
+        let points = [(1.0, 4.2), (2.0, 4.9), (3.0, 6.3), (7.0, 9.1), (9.0, 12.2)];
+        let n = points.len() as f64;
+        let sum = |of: fn(f64, f64) -> f64| -> f64 { points.iter().map(|&(x, y)| of(x, y)).sum() };
+        let (sx, sy, sxx, sxy) = (
+            sum(|x, _| x),
+            sum(|_, y| y),
+            sum(|x, _| x * x),
+            sum(|x, y| x * y),
+        );
+        // The regression line of textbooks.
+        let slope = (n * sxy - sx * sy) / (n * sxx - sx * sx);
+        let rows = points.map(|(x, y)| Equation {
+            scale: 1.0,
+            ..equation([1.0, x], y)
+        });
+        let fitted = fit(&rows).expect("a fit");
+        assert!(
+            (fitted.parameters[1] - slope).abs() < 1e-9,
+            "{fitted:?} {slope}"
+        );
+        assert!((fitted.parameters[0] - (sy - slope * sx) / n).abs() < 1e-9);
     }
 
     #[test]

@@ -10,6 +10,9 @@ use super::least_squares::{self, Equation};
 use super::load::{Load, Point};
 use super::service::Service;
 
+/// Times are whole nanoseconds: no interval is narrower than one on either side.
+const RESOLUTION_NS: f64 = 1.0;
+
 /// What is predicted, by job, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
@@ -241,7 +244,12 @@ impl Predictor {
                 );
             }
         }
-        Ok(jackknife_plus(value, &missed).widened(self.spread))
+        let estimate = jackknife_plus(value, &missed).widened(self.spread);
+        Ok(Estimate {
+            low: (estimate.low - RESOLUTION_NS).max(0.0),
+            high: estimate.high + RESOLUTION_NS,
+            ..estimate
+        })
     }
 }
 
@@ -250,15 +258,15 @@ impl Fitted {
         match (kind, quantity) {
             (Kind::Affine, Quantity::Time) => Service::fit(points).map(Self::Time),
             (Kind::Affine, Quantity::HostTime) => {
-                let equations: Vec<Equation<3>> = points
-                    .iter()
-                    .filter_map(|point| {
-                        Some(Equation {
-                            coefficients: [1.0, point.load.batch as f64, point.load.job_bytes()],
-                            value: value(point, quantity)?,
-                        })
+                let equation = |point: &&Point| {
+                    let value = value(point, quantity)?;
+                    Some(Equation {
+                        coefficients: [1.0, point.load.batch as f64, point.load.job_bytes()],
+                        value,
+                        scale: value,
                     })
-                    .collect();
+                };
+                let equations: Vec<Equation<3>> = points.iter().filter_map(equation).collect();
                 least_squares::fit(&equations).map(|fitted| Self::Host(fitted.parameters))
             }
             (Kind::Lines, _) => {

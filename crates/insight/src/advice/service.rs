@@ -26,7 +26,7 @@ pub struct Service {
     pub lanes: Option<u64>,
     /// The time that a byte takes on what all lanes share, a link for one; zero where nothing of the kind was found.
     pub shared_byte_ns: f64,
-    /// The sum of squared relative errors that the fit leaves.
+    /// The sum of squared errors that the fit leaves: relative ones, or of a model's exact times those in nanoseconds.
     pub squares: f64,
 }
 
@@ -89,6 +89,7 @@ impl Service {
     }
 
     fn with_lanes(points: &[&Point], lanes: Option<u64>, has_shared: bool) -> Option<Self> {
+        let is_exact = are_exact(points);
         let mut fitted: Option<Self> = None;
         for _ in 0..ROUNDS_MAX {
             let equations: Vec<Equation<5>> = points
@@ -113,6 +114,7 @@ impl Service {
                     Equation {
                         coefficients,
                         value: point.job_ns,
+                        scale: scale(point, is_exact),
                     }
                 })
                 .collect();
@@ -137,9 +139,10 @@ impl Service {
     }
 
     fn squares_of(&self, points: &[&Point]) -> f64 {
+        let is_exact = are_exact(points);
         let error = |point: &&Point| {
             let predicted = self.time_by_job(&point.load, point.segment_jobs);
-            (predicted / point.job_ns - 1.0).powi(2)
+            ((predicted - point.job_ns) / scale(point, is_exact)).powi(2)
         };
         points.iter().map(error).sum()
     }
@@ -212,6 +215,20 @@ fn bounds(lanes: Option<u64>, load: &Load, segment_jobs: u64) -> [Option<Factors
             shared: 1.0,
         }),
     ]
+}
+
+/// True if no run differs from another: times of a model, whose one error is that they are whole nanoseconds.
+fn are_exact(points: &[&Point]) -> bool {
+    let same = |point: &&Point| point.runs_ns.iter().all(|run| *run == point.runs_ns[0]);
+    points.iter().all(same)
+}
+
+/// The error that counts as one: a nanosecond of exact times, of others the time itself, because they scatter by a share of it.
+fn scale(point: &Point, is_exact: bool) -> f64 {
+    match is_exact {
+        true => 1.0,
+        false => point.job_ns,
+    }
 }
 
 /// Before anything is fitted: lanes limit a load of more jobs than lanes, and what lanes share the largest jobs of the deepest loads.

@@ -69,6 +69,9 @@ impl Side {
         for record in records {
             evidence(record)?;
             alike(first, record)?;
+            if self::executor(record)? != executor {
+                return refused(record, "others carry out its jobs");
+            }
             match &record.outcome {
                 Outcome::Done => {}
                 Outcome::Failed { reason } => {

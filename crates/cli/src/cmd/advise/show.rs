@@ -6,7 +6,8 @@ use dpb_core::measure::Record;
 use dpb_insight::advice::{Advice, Advisor, Estimate, Goal, Score, Threshold, Verdict};
 
 use super::{Args, command_of, measure, score_line};
-use crate::output::{Column, Table, bytes, short_ns};
+use crate::output::{Column, Table, short_ns};
+use crate::report::pays::bytes;
 
 /// The advice.
 pub(super) fn text(
@@ -37,7 +38,7 @@ pub(super) fn text(
             bytes(place.high)
         );
     }
-    let _ = write!(text, "\n{}", sizes(advisor, advice).to_text());
+    let _ = write!(text, "\n{}", sizes(advice).to_text());
     text.push('\n');
     let said = |name: &str| record.findings.get(name);
     for (title, name) in [
@@ -70,7 +71,7 @@ pub(super) fn text(
     let _ = write!(
         text,
         "\nwould prove it wrong (sha256 {hash}):\n{}",
-        checks(advisor, advice).to_text()
+        checks(advice).to_text()
     );
     for command in command_of(args, advisor, advice) {
         let _ = writeln!(text, "  {command}");
@@ -106,7 +107,7 @@ fn time(ns: f64) -> String {
     }
 }
 
-fn sizes(advisor: &Advisor, advice: &Advice) -> Table {
+fn sizes(advice: &Advice) -> Table {
     let of = match advice.goal {
         Goal::Cores => "host CPU a job",
         Goal::Slo { .. } => "p99",
@@ -114,8 +115,8 @@ fn sizes(advisor: &Advisor, advice: &Advice) -> Table {
     };
     let mut table = Table::new([
         Column::right("size"),
-        Column::right(format!("{}, {of}", advisor.host.backend)),
-        Column::right(format!("{}, {of}", advisor.device.backend)),
+        Column::right(format!("host, {of}")),
+        Column::right(format!("device, {of}")),
         Column::right("gain"),
         Column::right("90 % interval"),
         Column::left("advice"),
@@ -133,13 +134,13 @@ fn sizes(advisor: &Advisor, advice: &Advice) -> Table {
     table
 }
 
-fn checks(advisor: &Advisor, advice: &Advice) -> Table {
+fn checks(advice: &Advice) -> Table {
     let mut table = Table::new([
         Column::right("size"),
         Column::right("in flight"),
-        Column::right(format!("{}, predicted", advisor.host.backend)),
+        Column::right("host, predicted"),
         Column::right("90 % interval"),
-        Column::right(format!("{}, predicted", advisor.device.backend)),
+        Column::right("device, predicted"),
         Column::right("90 % interval"),
         Column::left("advice"),
     ]);

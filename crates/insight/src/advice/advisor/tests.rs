@@ -270,11 +270,7 @@ fn latency_throughput_and_cores_have_their_thresholds() {
         panic!("{:?}", advice.threshold);
     };
     assert!((place.at / 444.0 - 1.0).abs() < 0.1, "{place:?}");
-    assert_eq!(
-        advice.at.last().expect("sizes").bound,
-        Bound::Host,
-        "its host time is half of its job's, and lanes are four"
-    );
+    assert_eq!(advice.at.last().expect("sizes").bound, Bound::Lanes);
     let advice = advisor.advise(&question(Goal::Cores)).expect("advice");
     assert!(advice.cores_freed.is_some());
     assert!(
@@ -566,17 +562,24 @@ fn a_frozen_prediction_changes_its_hash() {
 }
 
 #[test]
-fn the_machine_s_pool_is_an_engine_too() {
+fn what_its_jobs_cost_the_host_limits_a_device_and_no_pool() {
+    let bound = |executor: Executor| {
+        let engine = of_engine(&PLAIN, &SIZES).into_iter().map(|mut record| {
+            record.provenance.made_of.as_mut().expect("made").executor = executor;
+            let cpu = record.samples["host_cpu_ns_per_item"].values.iter();
+            let cpu = cpu.map(|ns| ns * 3.0).collect();
+            record.sample("host_cpu_ns_per_item", cpu);
+            record
+        });
+        let engine: Vec<Record> = engine.collect();
+        let advisor = Advisor::new(side(&of_host(&SIZES)), side(&engine)).expect("advice");
+        let advice = advisor.advise(&question(Goal::Throughput)).expect("advice");
+        advice.at.last().expect("sizes").bound
+    };
     let workers = Executor::Workers {
         threads: NonZeroU32::new(2).expect("two"),
     };
-    let pool = of_engine(&PLAIN, &SIZES).into_iter().map(|mut record| {
-        record.provenance.made_of.as_mut().expect("made").executor = workers;
-        record
-    });
-    let pool: Vec<Record> = pool.collect();
-    let advisor = Advisor::new(side(&of_host(&SIZES)), side(&pool)).expect("advice");
-    let advice = advisor.advise(&question(Goal::Throughput)).expect("advice");
     // Its workers' time is no bound of the thread that submits.
-    assert_eq!(advice.at.last().expect("sizes").bound, Bound::Lanes);
+    assert_eq!(bound(workers), Bound::Lanes);
+    assert_eq!(bound(Executor::Device), Bound::Host);
 }
