@@ -2,7 +2,8 @@
 
 use super::{
     Card, ComponentId, Description, DescriptionError, End, Links, Message, Plan, Prepare, Real,
-    Switch, WaysOut, Wire, WiringError, card, card_of, host, host_of, real, refuse, seed_of, weights,
+    Switch, WaysOut, Wire, WiringError, card, card_of, host, host_of, real, refuse, seed_of,
+    weights,
 };
 
 /// A host by its name, the component, and its card.
