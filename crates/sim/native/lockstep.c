@@ -1,6 +1,7 @@
 /* A plugin of QEMU, 7.2 and later, that runs a guest in steps together with a simulation (`dpb sim live`).
  *
- * The guest's time is its count of instructions: -accel tcg -icount shift=0,sleep=off, one core. Packets cross between the guest's card and its network at
+ * The guest's time is its count of instructions: -accel tcg -icount shift=0,sleep=off, one core. -seed 1 takes the host's random numbers from the guest's kernel, -rtc
+ * clock=vm the host's date, and -nodefaults -vga none devices that finish their work when the host likes. Packets cross between the guest's card and its network at
  * the ends of quanta alone: -object filter-buffer,interval=US holds them until a timer of the guest's time. A second filter with the same interval holds a
  * beat, a frame that the simulation sends to itself through QEMU; when it comes back a quantum has ended.
  *

@@ -125,7 +125,7 @@ fn in_steps(number: usize) -> Vec<String> {
         )
     };
     let flags = [
-        "-accel tcg -icount shift=0,sleep=off -smp 1 -rtc clock=vm,base=2026-01-01 -cpu qemu64"
+        "-nodefaults -vga none -accel tcg -icount shift=0,sleep=off -smp 1 -seed 1 -rtc clock=vm,base=2026-01-01 -cpu qemu64"
             .to_owned(),
         format!("-plugin ../lockstep.so,control=../{number}.socket.control,piece={piece}"),
         stream("net", ""),

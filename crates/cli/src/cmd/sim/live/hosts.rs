@@ -152,7 +152,8 @@ impl Awaited {
             format!("-netdev stream,id={id},server=off,addr.type=unix,addr.path={path}{ending}")
         };
         [
-            "-accel tcg -icount shift=0,sleep=off -smp 1 -rtc clock=vm,base=2026-01-01".to_owned(),
+            "-nodefaults -vga none -accel tcg -icount shift=0,sleep=off -smp 1 -seed 1 -rtc clock=vm,base=2026-01-01"
+                .to_owned(),
             format!("-plugin ./lockstep.so,control={path}.control,piece={piece}"),
             stream("net", ""),
             "-device e1000,netdev=net,mac=MAC".to_owned(),
