@@ -3,6 +3,7 @@
 
 mod bars;
 mod cdf;
+mod character;
 mod chart;
 mod contest;
 mod dpbento;
@@ -13,11 +14,14 @@ mod origin;
 mod page;
 pub mod pays;
 pub mod published;
+mod radar;
 pub mod ranked;
 pub mod ranking;
 mod scale;
+mod scatter;
 mod select;
 mod terminal;
+mod tree;
 mod vary;
 
 use std::collections::BTreeSet;
@@ -203,6 +207,7 @@ fn section(found: &Found<'_>, task: &str) -> String {
             html.push_str(&grid(figures, shown));
         }
     }
+    html.push_str(&character::html(&own));
     html.push_str(&pays::html(&own, &found.origins).unwrap_or_default());
     html.push_str(&page::table(declared, &own, &found.origins));
     let published = of_task(&found.figures, task);

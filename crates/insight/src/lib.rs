@@ -3,4 +3,5 @@
 //! brings; nothing here measures.
 
 pub mod components;
+pub mod profile;
 pub mod rank;
