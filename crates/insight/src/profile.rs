@@ -151,7 +151,7 @@ impl fmt::Display for Profile {
         };
         write!(
             f,
-            " {} of {} programs are mixtures of operators along all {}; p = {:.3} that programs are drawn as operators are.",
+            " {} of {} programs are mixtures of operators along all {}; were programs drawn as operators are, no more would lie inside, summed over planes, with a probability of {:.3}.",
             coverage.inside, coverage.points, coverage.dimensions, coverage.p_value
         )
     }

@@ -43,7 +43,7 @@ const ARROW: f64 = 0.75;
 /// More names than these would lie on each other; the rest are said when pointed at.
 const NAMES_MAX: usize = 24;
 /// Height of a name.
-const LINE: f64 = 13.0;
+const LINE: f64 = 17.0;
 
 impl Scatter {
     /// The chart and its legend.
