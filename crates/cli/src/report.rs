@@ -4,6 +4,7 @@
 mod advice;
 mod bars;
 mod cdf;
+mod character;
 mod chart;
 mod contest;
 mod dpbento;
@@ -14,11 +15,14 @@ mod origin;
 mod page;
 pub mod pays;
 pub mod published;
+mod radar;
 pub mod ranked;
 pub mod ranking;
 mod scale;
+mod scatter;
 mod select;
 mod terminal;
+mod tree;
 mod vary;
 
 use std::collections::BTreeSet;
@@ -205,6 +209,7 @@ fn section(found: &Found<'_>, task: &str) -> String {
         }
     }
     html.push_str(&advice::html(&own).unwrap_or_default());
+    html.push_str(&character::html(&own));
     html.push_str(&pays::html(&own, &found.origins).unwrap_or_default());
     html.push_str(&page::table(declared, &own, &found.origins));
     let published = of_task(&found.figures, task);

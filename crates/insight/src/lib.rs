@@ -5,6 +5,7 @@
 pub mod advice;
 pub mod components;
 pub mod dpubench;
+pub mod profile;
 pub mod rank;
 pub mod source;
 pub mod trace;

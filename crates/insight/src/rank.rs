@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
+use student::Difference;
 
 /// The probability that one of a platform's intervals against all others misses.
 pub const MISS_MAX: f64 = 0.05;
@@ -316,9 +317,9 @@ fn places(runs: &[Option<&[f64]>], reference: usize) -> Vec<Option<Place>> {
     let miss = MISS_MAX / known.len().saturating_sub(1).max(1) as f64;
     let between = |one: usize, other: usize| {
         let (one, other) = (logarithms[one].as_ref()?, logarithms[other].as_ref()?);
-        student::welch(one, other, miss)
+        Difference::between(one, other)
     };
-    let ranks = ranks(&means, between);
+    let ranks = ranks(&means, miss, between);
     let place = |at: usize| {
         let mean = means[at]?;
         Some(Place {
@@ -334,20 +335,28 @@ fn places(runs: &[Option<&[f64]>], reference: usize) -> Vec<Option<Place>> {
     (0..runs.len()).map(place).collect()
 }
 
-/// The rank of each value, the largest first. `between(i, j)` is an interval of j's lead over i.
+/// The rank of each value, the largest first. `between(i, j)` is j's lead over i; one that chance gives with a probability of `miss` or more is none.
 fn ranks(
     values: &[Option<f64>],
-    between: impl Fn(usize, usize) -> Option<(f64, f64)>,
+    miss: f64,
+    between: impl Fn(usize, usize) -> Option<Difference>,
 ) -> Vec<Option<Rank>> {
-    let count = values.iter().flatten().count();
+    let count = values.len();
+    let (mut ahead, mut behind) = (vec![0; count], vec![0; count]);
+    for other in 0..count {
+        for one in 0..other {
+            match between(one, other).filter(|lead| lead.p_value < miss) {
+                Some(lead) if lead.mean > 0.0 => {
+                    (ahead[one], behind[other]) = (ahead[one] + 1, behind[other] + 1)
+                }
+                Some(_) => (behind[one], ahead[other]) = (behind[one] + 1, ahead[other] + 1),
+                None => {}
+            }
+        }
+    }
+    let known = values.iter().flatten().count();
     let rank = |at: usize| {
         let own = values[at]?;
-        let others =
-            || (0..values.len()).filter(move |other| *other != at && values[*other].is_some());
-        let ahead = others().filter(|&other| between(at, other).is_some_and(|(low, _)| low > 0.0));
-        let behind =
-            others().filter(|&other| between(at, other).is_some_and(|(_, high)| high < 0.0));
-        let (best, worst) = (1 + ahead.count(), count - behind.count());
         let larger = values
             .iter()
             .flatten()
@@ -357,11 +366,11 @@ fn ranks(
         Some(Rank {
             rank,
             // Means and means of logarithms may differ in order where runs spread widely.
-            best: best.min(rank),
-            worst: worst.max(rank),
+            best: rank.min(1 + ahead[at]),
+            worst: rank.max(known - behind[at]),
         })
     };
-    (0..values.len()).map(rank).collect()
+    (0..count).map(rank).collect()
 }
 
 /// All tests, then each class.
@@ -411,12 +420,12 @@ fn standings(tests: &[&Test]) -> Vec<Standing> {
         .collect();
     let means: Vec<Option<f64>> = logarithms.iter().map(|all| Some(mean(all))).collect();
     let miss = MISS_MAX / platforms.saturating_sub(1).max(1) as f64;
-    let ranks = ranks(&means, |one, other| {
+    let ranks = ranks(&means, miss, |one, other| {
         let differences = logarithms[other]
             .iter()
             .zip(&logarithms[one])
             .map(|(other, one)| other - one);
-        student::of_mean(&differences.collect::<Vec<_>>(), miss)
+        Difference::of_pairs(&differences.collect::<Vec<_>>())
     });
     let by_z: Vec<f64> = z_scores.iter().map(|spread| spread.mean).collect();
     let standing = |at: usize| {

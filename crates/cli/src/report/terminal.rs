@@ -6,7 +6,7 @@ use dpb_core::measure::Record;
 
 use super::bars::Bars;
 use super::heat::Map;
-use super::{Found, advice, glance, of_task, overview, page, pays, ranking};
+use super::{Found, advice, character, glance, of_task, overview, page, pays, ranking};
 use crate::shown::ShownTasks;
 
 /// So many charts of a task are drawn; the page has all.
@@ -68,6 +68,7 @@ pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns
             }
         }
         drawn.extend(advice::text(&of_task(records, name)));
+        drawn.extend(character::text(&of_task(records, name)));
         drawn.extend(pays::text(&of_task(records, name), &found.origins));
         drawn.push(page::text_table(known.find(name), &of_task(records, name), &[]).to_text());
         push(&mut text, name, &drawn);

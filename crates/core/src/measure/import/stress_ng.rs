@@ -106,7 +106,7 @@ fn of_yaml(text: &str, origin: &Origin) -> Vec<Record> {
     let mut section = "";
     for line in text.lines() {
         let Some((key, value)) = line.trim().split_once(' ') else {
-            if !line.starts_with(' ') {
+            if !line.starts_with(' ') && line.ends_with(':') {
                 section = line.trim();
             }
             continue;
