@@ -228,6 +228,7 @@ fn agree(count: usize, seed: u64) {
             Ok(ran) => ran,
             // DuckDB 2.0.0 cannot plan some long lists behind NOT IN and OR over a table function, and says so.
             Err(why) if why.contains(UNPLANNED) => {
+                println!("unplanned, seed {seed}: {text}");
                 unplanned += 1;
                 pushed = self::pushed(&set).expect("as before");
                 continue;
