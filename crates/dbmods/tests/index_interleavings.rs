@@ -397,7 +397,7 @@ fn a_lent_value_is_left_alone(mistake: Lends) {
             true => shared.word.load(Ordering::Relaxed),
             false => shared.old.load(Ordering::Relaxed),
         };
-        let holds = lock::unchanged(&shared.leaf, version) || mistake == Lends::NotChecked;
+        let holds = mistake == Lends::NotChecked || lock::unchanged(&shared.leaf, version);
         if mistake == Lends::ExitsFirst {
             shared.registry.exit(&seat);
         }
