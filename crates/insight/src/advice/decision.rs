@@ -96,7 +96,8 @@ impl Decision {
         let last = self.gains.last().map_or(0.0, |(value, _)| *value);
         let at = by(|gain| gain.value).unwrap_or(first);
         // A rising gain's upper end crosses first, a falling one's lower end.
-        let (earlier, later): (fn(&Estimate) -> f64, fn(&Estimate) -> f64) = match rises {
+        type End = fn(&Estimate) -> f64;
+        let (earlier, later): (End, End) = match rises {
             true => (|gain| gain.high, |gain| gain.low),
             false => (|gain| gain.low, |gain| gain.high),
         };

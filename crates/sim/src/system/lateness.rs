@@ -75,7 +75,7 @@ fn last_of(place: usize) -> u64 {
     }
     let shift = place / steps - 1;
     let first = (place % steps + steps) as u64;
-    ((u128::from(first) + 1 << shift) - 1).min(u128::from(u64::MAX)) as u64
+    (((u128::from(first) + 1) << shift) - 1).min(u128::from(u64::MAX)) as u64
 }
 
 #[cfg(test)]

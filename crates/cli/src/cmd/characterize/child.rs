@@ -216,7 +216,7 @@ impl Load {
             return false;
         };
         let right = self.workload.right(batch.item(0), usize::MAX);
-        batch.len() > 0 && matches!(right, Right::Only(_))
+        !batch.is_empty() && matches!(right, Right::Only(_))
     }
 
     /// What lies in the destinations of all jobs at home.

@@ -7,8 +7,10 @@ use dpb_core::measure::{Outcome, Record};
 use crate::cmd::sweep::{self, parameter};
 use crate::output::{Column, Table, evidence, percent, short, verdict};
 
-/// The columns of figures: title, figure, how it is written.
-const FIGURES: [(&str, &str, fn(f64) -> String); 8] = [
+/// A column of figures: title, figure, how it is written.
+type Figure = (&'static str, &'static str, fn(f64) -> String);
+
+const FIGURES: [Figure; 8] = [
     ("instructions/item", "instructions_per_item", short),
     ("IPC", "instructions_per_cycle", hundredths),
     ("integer", "integer_share", percent),

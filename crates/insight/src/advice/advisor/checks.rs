@@ -99,11 +99,11 @@ fn between_depths(plan: &Planned<'_>, besides: u64) -> Option<u64> {
         .collect();
     depths.sort_unstable();
     depths.dedup();
-    let middles = depths.windows(2).filter_map(|pair| {
+    let mut middles = depths.windows(2).filter_map(|pair| {
         let middle = (pair[0] as f64 * pair[1] as f64).sqrt().round() as u64;
         (pair[0] < middle && middle < pair[1] && middle != besides).then_some(middle)
     });
-    middles.last()
+    middles.next_back()
 }
 
 /// The predictions' hash (SHA-256, in hexadecimal digits): whoever has it from before the measurement can see that none was changed afterwards.
