@@ -65,7 +65,7 @@ fn sources_agree_on_an_operator() {
             record
                 .check
                 .as_ref()
-                .is_some_and(|check| check.compared == 4 * 256)
+                .is_some_and(|check| check.compared == 256)
         );
         assert_eq!(record.counts["undecoded"], 0);
         assert!(figure(record, "integer_share") <= 1.0);
