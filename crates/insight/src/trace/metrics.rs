@@ -69,8 +69,10 @@ impl Tally {
     /// Integer instructions: those of general and of vector registers, and those of cryptography and CRC.
     fn integer(&self) -> Option<u64> {
         self.count("integer").or_else(|| {
-            let kinds = ["scalar_integer", "vector_integer", "crypto"];
-            kinds.iter().map(|kind| self.count(kind)).sum()
+            let scalar = self.count("scalar_integer")?;
+            // A kind that never occurred has no count.
+            let others = ["vector_integer", "crypto"].map(|kind| self.count(kind).unwrap_or(0));
+            Some(scalar + others.iter().sum::<u64>())
         })
     }
 
