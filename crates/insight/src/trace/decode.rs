@@ -7,7 +7,7 @@ impl Isa {
     /// The instruction that lies at `address`.
     ///
     /// # Errors
-    /// If no instruction has so many bytes. Bytes that are no known instruction are [`Operation::Unknown`].
+    /// If no instruction has so many bytes. Bytes that are no known instruction are `Operation::Unknown`.
     pub fn decode(self, address: u64, bytes: &[u8]) -> Result<Instruction, TraceError> {
         let fits = match self {
             Self::X86 => (1..=15).contains(&bytes.len()),
