@@ -44,9 +44,9 @@ const VIEW: View = View {
     lead: &[
         "operator", "program", "size", "backend", "source", "geometry",
     ],
-    series: &["operator", "program", "backend", "source"],
+    series: &["operator", "program", "backend"],
     sweeps: &[axis("size", "bytes per item", output::bytes)],
-    fixed: &["geometry"],
+    fixed: &["source", "geometry"],
     metrics: &[
         charted(
             "instructions_per_item",
