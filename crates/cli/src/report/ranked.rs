@@ -163,6 +163,14 @@ fn reference(all: &[Known], wanted: &Wanted) -> Option<String> {
 }
 
 impl Known {
+    /// What the test is about: the operator, the stressor, the query.
+    fn subject(&self) -> Vec<&str> {
+        let subject = SUBJECTS
+            .iter()
+            .filter_map(|name| self.parameters.get(*name));
+        subject.map(String::as_str).collect()
+    }
+
     fn of(
         record: &Record,
         subject: Option<Subject>,
@@ -312,45 +320,39 @@ fn enough(all: Vec<Known>, notes: &mut Vec<String>) -> Vec<Known> {
         .collect()
 }
 
-/// The measurements, each test by a name that no other has.
+/// The measurements, each test by a name that no other has: its task where there are several, its subject, and what tells tests of one subject apart.
 fn named(all: &[Known]) -> Vec<Measurement> {
     let tasks: BTreeSet<&str> = all.iter().map(|one| one.task.as_str()).collect();
-    let mut values = BTreeMap::<(&str, &str), BTreeSet<Option<&String>>>::new();
-    for task in &tasks {
-        let own = || all.iter().filter(|one| one.task == *task);
-        let names: BTreeSet<&String> = own().flat_map(|one| one.parameters.keys()).collect();
-        for name in names {
-            let all = own().map(|one| one.parameters.get(name)).collect();
-            values.insert((task, name), all);
+    let mut groups = BTreeMap::<(&str, Vec<&str>), Vec<&Known>>::new();
+    for one in all {
+        let group = groups.entry((&one.task, one.subject())).or_default();
+        group.push(one);
+    }
+    let mut measurements = Vec::with_capacity(all.len());
+    for ((task, subject), own) in groups {
+        let names: BTreeSet<&String> = own.iter().flat_map(|one| one.parameters.keys()).collect();
+        let varies = |name: &&String| {
+            let values: BTreeSet<_> = own.iter().map(|one| one.parameters.get(*name)).collect();
+            values.len() > 1
+        };
+        let told: Vec<&String> = names.into_iter().filter(varies).collect();
+        let task = (tasks.len() > 1 || subject.is_empty()).then_some(task);
+        let words: Vec<&str> = task.into_iter().chain(subject).collect();
+        for one in own {
+            let values = told
+                .iter()
+                .filter_map(|name| Some((name, one.parameters.get(*name)?)));
+            let values = values.map(|(name, value)| format!("{}={value}", spec::bare(name)));
+            let words = words.iter().map(|&word| word.to_owned());
+            measurements.push(Measurement {
+                test: words.chain(values).collect::<Vec<_>>().join(" "),
+                classes: one.classes.clone(),
+                platform: one.platform.clone(),
+                runs: one.runs.clone(),
+            });
         }
     }
-    let measurement = |one: &Known| {
-        let is_told = |name: &str| {
-            let varied = values
-                .get(&(one.task.as_str(), name))
-                .is_some_and(|values| values.len() > 1);
-            varied && !SUBJECTS.contains(&name)
-        };
-        let subject = SUBJECTS
-            .iter()
-            .filter_map(|name| one.parameters.get(*name).cloned());
-        let subject: Vec<String> = subject.collect();
-        let told = one.parameters.iter().filter(|(name, _)| is_told(name));
-        let told = told.map(|(name, value)| format!("{}={value}", spec::bare(name)));
-        let task = (tasks.len() > 1 || subject.is_empty()).then(|| one.task.clone());
-        Measurement {
-            test: task
-                .into_iter()
-                .chain(subject)
-                .chain(told)
-                .collect::<Vec<_>>()
-                .join(" "),
-            classes: one.classes.clone(),
-            platform: one.platform.clone(),
-            runs: one.runs.clone(),
-        }
-    };
-    all.iter().map(measurement).collect()
+    measurements
 }
 
 /// The classes of a record's work: stress-ng's own where the record has them, and of dpb's tasks the same words where they fit.
