@@ -288,8 +288,9 @@ fn barycentric(others: &[Vec<f64>], chosen: &[usize], point: &[f64]) -> Option<V
         }
         for other in (0..n).filter(|other| *other != at) {
             let factor = rows[other][at] / rows[at][at];
-            for part in 0..=n {
-                rows[other][part] -= factor * rows[at][part];
+            let chosen = rows[at].clone();
+            for (value, of_chosen) in rows[other].iter_mut().zip(chosen) {
+                *value -= factor * of_chosen;
             }
         }
     }
