@@ -45,7 +45,7 @@ const TITLES: [&str; 8] = [
 /// What the rows say, for a reader.
 const MEANING: &str = "One parameter of a simulated system changes, all others stay. Elasticity: the slope of the time's logarithm over the parameter's, over the whole range; \
                        1 means that twice the parameter takes twice the time. In the steepest step it is that of two neighbouring values. The busiest part is the one that binds, if it is busy all the time; \
-                       if none is, the way of frames does, through TCP's window.";
+                       if none is, the way of frames does, through TCP's window. Where frames are lost, a connection may wait for its retransmission timer, and the time jumps.";
 
 /// A parameter that was swept, while all others of a system stayed.
 pub(super) struct Swept<'a> {
