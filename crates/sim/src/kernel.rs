@@ -12,8 +12,9 @@
 //!
 //! **Threads.** A [`Kernel`] spreads its components over partitions, one for each thread. Synchronisation is conservative (Chandy and Misra,
 //! IEEE TSE 5(5), 1979): a partition promises to each neighbour that no message with a time before the promise will follow, and handles its
-//! own events up to the least promise that it was given. The latency of the channels between two partitions is what a promise may look ahead,
-//! so channels of latency zero stay inside a partition.
+//! own events up to the least promise that it was given. A promise may look ahead by the latency of the channels between two partitions and the least delay of their
+//! senders ([`Component::least_delay_ps`]), so channels without either stay inside a partition; and over a channel by as long as its last message is under way. When all partitions wait,
+//! the earliest event of all is known, and they go on from there.
 //!
 //! **The outside.** A port may lead out of the kernel instead ([`Outside`]): to another process, or to a real network. An outside
 //! gives promises too; one in real time promises the time of the wall clock.
