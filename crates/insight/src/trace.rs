@@ -269,17 +269,20 @@ impl Analyser {
         self.complete(None);
         let mut tally = Tally::default();
         tally.add("instructions", self.instructions);
+        // Kinds that never occurred are counted too: two runs may differ in the kinds that they have.
+        for operation in Operation::ALL {
+            tally.add(operation.name(), 0);
+        }
+        let sum = |of: fn(&Code) -> u64| self.codes.iter().map(of).sum();
+        tally.add("load_store", sum(|code| code.accessing));
+        tally.add("loading", sum(|code| code.loading));
+        tally.add("storing", sum(|code| code.storing));
+        tally.add(
+            "multiply",
+            sum(|code| code.times * u64::from(code.instruction.is_multiply)),
+        );
         for code in &self.codes {
             tally.add(code.instruction.operation.name(), code.times);
-            tally.add("load_store", code.accessing);
-            tally.add("loading", code.loading);
-            tally.add("storing", code.storing);
-            tally.add(
-                "multiply",
-                code.times * u64::from(code.instruction.is_multiply),
-            );
-            let is_undecoded = code.instruction.operation == Operation::Unknown;
-            tally.add("undecoded", code.times * u64::from(is_undecoded));
         }
         tally.add("loads", self.tally.loads);
         tally.add("stores", self.tally.stores);

@@ -29,6 +29,15 @@ impl Mapped {
         }
     }
 
+    /// Reads the process's mappings again. Those of a process that has ended stay as they were.
+    pub(super) fn refresh(&mut self) {
+        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.process));
+        let mappings: Vec<Mapping> = text.unwrap_or_default().lines().filter_map(parse).collect();
+        if !mappings.is_empty() {
+            self.mappings = mappings;
+        }
+    }
+
     /// So many bytes from this address on; fewer if the mapping ends before.
     pub(super) fn up_to(&mut self, address: u64, length: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; length];
@@ -46,10 +55,16 @@ impl Mapped {
         (bytes.len() == length).then_some(bytes)
     }
 
+    /// So many bytes at the start of the first mapping.
+    #[cfg(test)]
+    pub(super) fn first_bytes(&mut self, length: usize) -> Option<Vec<u8>> {
+        let start = self.mappings.first()?.start;
+        self.bytes(start, length)
+    }
+
     fn read_file(&mut self, address: u64, bytes: &mut [u8]) -> Option<usize> {
         if self.mapping(address).is_none() {
-            let text = std::fs::read_to_string(format!("/proc/{}/maps", self.process));
-            self.mappings = text.ok()?.lines().filter_map(parse).collect();
+            self.refresh();
         }
         let mapping = self.mapping(address)?;
         let path = mapping.path.clone();
@@ -110,6 +125,28 @@ mod tests {
         let anonymous = parse("7ffc-7ffd rw-p 00000000 00:00 0").expect("a mapping");
         assert_eq!(anonymous.path, "");
         assert_eq!(parse("x"), None);
+    }
+
+    #[test]
+    fn bytes_of_a_process_that_has_ended_are_found() {
+        let mut child = std::process::Command::new("cat");
+        let child = child.stdin(std::process::Stdio::piped()).spawn();
+        let mut child = child.expect("cat");
+        let mut mapped = Mapped::of(child.id());
+        let program = loop {
+            mapped.refresh();
+            let mut mappings = mapped.mappings.iter();
+            let program = mappings.find(|mapping| mapping.path.ends_with("/cat"));
+            if let Some(program) = program.filter(|program| program.offset == 0) {
+                break program.start;
+            }
+        };
+        drop(child.stdin.take());
+        child.wait().expect("its end");
+        assert_eq!(mapped.bytes(program, 4).as_deref(), Some(&b"\x7fELF"[..]));
+        // Looking for what is in no mapping forgets none.
+        assert_eq!(mapped.bytes(8, 4), None);
+        assert_eq!(mapped.bytes(program, 4).as_deref(), Some(&b"\x7fELF"[..]));
     }
 
     #[test]

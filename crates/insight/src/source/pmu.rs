@@ -116,7 +116,7 @@ fn count(program: &Program, group: &[Event], tally: &mut Tally) -> Result<Ended,
     loop {
         match sys::wait(pid).map_err(failed)? {
             Stop::Signal(libc::SIGTRAP) => break,
-            Stop::Signal(_) => sys::go_on(pid, 0).map_err(failed)?,
+            Stop::Signal(_) | Stop::Ending | Stop::Became => sys::go_on(pid, 0).map_err(failed)?,
             Stop::Ended(status) => return process.ended(status),
         }
     }

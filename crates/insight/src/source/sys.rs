@@ -15,6 +15,10 @@ pub(super) type Pid = libc::pid_t;
 pub(super) enum Stop {
     /// A signal is about to be delivered to it.
     Signal(i32),
+    /// It is about to end: its memory is still there.
+    Ending,
+    /// It has become another program.
+    Became,
     /// It has ended.
     Ended(ExitStatus),
 }
@@ -39,9 +43,18 @@ pub(super) fn traced(command: &mut Command) {
 
 /// The tracee dies with this process.
 pub(super) fn dies_with_us(pid: Pid) -> io::Result<()> {
-    // SAFETY: an option is set; no pointer is used.
-    let set = unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, libc::PTRACE_O_EXITKILL) };
-    told(set)
+    set_options(pid, libc::PTRACE_O_EXITKILL)
+}
+
+/// The tracee dies with this process, and stops before its end ([`Stop::Ending`]) and when it becomes another program.
+pub(super) fn stops_at_its_end(pid: Pid) -> io::Result<()> {
+    let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACEEXEC;
+    set_options(pid, options)
+}
+
+fn set_options(pid: Pid, options: i32) -> io::Result<()> {
+    // SAFETY: options are set; no pointer is used.
+    told(unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options) })
 }
 
 /// Lets a stopped tracee execute one instruction, and delivers the signal, unless that is 0.
@@ -82,9 +95,12 @@ pub(super) fn wait(pid: Pid) -> io::Result<Stop> {
             }
             return Err(error);
         }
-        return Ok(match libc::WIFSTOPPED(status) {
-            true => Stop::Signal(libc::WSTOPSIG(status)),
-            false => Stop::Ended(ExitStatus::from_raw(status)),
+        const EVENT_SHIFT: u32 = 16;
+        return Ok(match (libc::WIFSTOPPED(status), status >> EVENT_SHIFT) {
+            (true, libc::PTRACE_EVENT_EXIT) => Stop::Ending,
+            (true, libc::PTRACE_EVENT_EXEC) => Stop::Became,
+            (true, _) => Stop::Signal(libc::WSTOPSIG(status)),
+            (false, _) => Stop::Ended(ExitStatus::from_raw(status)),
         });
     }
 }

@@ -70,9 +70,7 @@ impl Tally {
     fn integer(&self) -> Option<u64> {
         self.count("integer").or_else(|| {
             let scalar = self.count("scalar_integer")?;
-            // A kind that never occurred has no count.
-            let others = ["vector_integer", "crypto"].map(|kind| self.count(kind).unwrap_or(0));
-            Some(scalar + others.iter().sum::<u64>())
+            Some(scalar + self.count("vector_integer")? + self.count("crypto")?)
         })
     }
 

@@ -69,7 +69,7 @@ pub(in super::super) fn watch(
     };
     let status = match steps.begin(program.says_begin)? {
         Stop::Ended(status) => status,
-        Stop::Signal(_) => steps.run(stop)?,
+        _ => steps.run(stop)?,
     };
     let ended = process.ended(status)?;
     ended.check()?;
@@ -123,7 +123,7 @@ impl Steps<'_> {
             sys::step(self.pid, signal).map_err(TraceError::from)?;
             (signal, is_executed) = match sys::wait(self.pid).map_err(TraceError::from)? {
                 Stop::Ended(status) => return Ok(status),
-                Stop::Signal(libc::SIGTRAP) => (0, true),
+                Stop::Signal(libc::SIGTRAP) | Stop::Ending | Stop::Became => (0, true),
                 Stop::Signal(libc::SIGSTOP) => (0, false),
                 Stop::Signal(signal) => (signal, false),
             };
