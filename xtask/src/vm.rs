@@ -60,7 +60,7 @@ pub(crate) fn test(all_is_built: bool) -> Result<()> {
     rdma::run(kernel::Kernel::find()?, all_is_built)
 }
 
-/// What is missing for guests that talk through modelled cards, with what to install; nothing is fetched for this.
+/// The programs that are missing for guests that talk through modelled cards, with what to install; nothing is fetched for this.
 pub(crate) fn sim_missing() -> Option<String> {
     let missing = sim::missing().or_else(|| kernel::Kernel::find().err());
     missing.map(|why| format!("{why:#}"))

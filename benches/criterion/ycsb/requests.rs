@@ -94,7 +94,7 @@ fn window(generator: &mut Generator, inserted: &Inserted) -> Window {
     window
 }
 
-/// What becomes of the values that a scan gives.
+/// The use that is made of the values that a scan gives.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Rows {
     /// They are copied out, as values of reads are.

@@ -38,7 +38,7 @@ fn copy() -> Option<PathBuf> {
     folder
 }
 
-/// What `dpb rank --format json` says of the records of one time limit, without the platforms that are named.
+/// The output of `dpb rank --format json` for the records of one time limit, without the platforms that are named.
 fn ranked(records: &Path, more: &[&str]) -> Value {
     let output = dpb(&[
         &[

@@ -160,7 +160,7 @@ fn pushdown(host: &str, speed: f64, records: &mut Vec<Record>) {
     }
 }
 
-/// What operators and programs are like, by a model.
+/// The character of operators and programs, by a model.
 fn characterized(records: &mut Vec<Record>) {
     let names = [
         "aes-gcm",

@@ -144,7 +144,7 @@ fn system(framing: Option<&str>, link: &str) -> String {
     text + "[[link]]\nends = [\"a\", \"b\"]\n" + link
 }
 
-/// What came of a transfer of so many bytes each way.
+/// The outcome of a transfer of so many bytes each way.
 struct Came {
     record: Record,
     connect_us: u64,

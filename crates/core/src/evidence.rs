@@ -27,7 +27,7 @@ pub enum Evidence {
         /// The paper, its section or figure.
         source: String,
     },
-    /// What a model that was fitted to records says of a test that need not have run. It stands beside what was measured, and shares
+    /// The figure that a model fitted to records gives for a test that need not have run. It stands beside what was measured, and shares
     /// a ratio with it only where that ratio is the prediction's error.
     Predicted {
         /// The model.

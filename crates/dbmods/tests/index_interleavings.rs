@@ -371,7 +371,7 @@ fn a_lent_value_is_left_alone(mistake: Lends) {
         /// The entry: the position of its version, and where its value lies.
         position: AtomicU64,
         word: AtomicU64,
-        /// What the version before has.
+        /// The content of the version before.
         old: AtomicU64,
         values: [UnsafeCell<u64>; 2],
     }

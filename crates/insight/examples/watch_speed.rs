@@ -1,4 +1,4 @@
-//! How fast a program is watched: `cargo run --release -p dpb-insight --example watch_speed -- [--mica] SOURCE PROGRAM ARGUMENTS…`
+//! The speed at which a program is watched: `cargo run --release -p dpb-insight --example watch_speed -- [--mica] SOURCE PROGRAM ARGUMENTS…`
 
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;

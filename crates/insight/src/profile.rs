@@ -42,7 +42,7 @@ pub struct Row {
     pub values: Vec<f64>,
 }
 
-/// What rows are like, seen together.
+/// The character of rows, seen together.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The components of all rows; misses are logarithms, ln(1 + misses).
@@ -53,7 +53,7 @@ pub struct Profile {
     pub by_chance: usize,
     /// The components that are used: those by chance, two at least.
     pub retained: usize,
-    /// What other rows would change.
+    /// The changes that other rows would bring.
     pub intervals: Intervals,
     /// The tree of the rows by their places along the retained components.
     pub tree: Dendrogram,
@@ -134,7 +134,7 @@ fn coverage(
 }
 
 impl fmt::Display for Profile {
-    /// How many components there are by each rule, and the programs among the operators, in a sentence each.
+    /// The number of components by each rule, and the programs among the operators, in a sentence each.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shares: f64 = self.components.shares().iter().take(self.retained).sum();
         write!(

@@ -1,4 +1,4 @@
-//! What platforms are good at: the method of Liu et al. (*Performance Characteristics of the BlueField-2 SmartNIC*, section III), and what it lacks.
+//! Ranks of platforms: the method of Liu et al. (*Performance Characteristics of the BlueField-2 SmartNIC*, section III), and what it lacks.
 //!
 //! They give each stressor a rank by the mean of its runs, a z-score among platforms, and a ratio to a reference platform; these are
 //! kept, as they were computed. Beside them stand
@@ -402,7 +402,7 @@ fn classes(tests: &[Test]) -> Vec<Class> {
         .collect()
 }
 
-/// Of tests that all platforms have, one at least.
+/// A ranking of tests that all platforms have, one at least.
 fn standings(tests: &[&Test]) -> Vec<Standing> {
     let platforms = tests.first().map_or(0, |test| test.places.len());
     let of = |at: usize, figure: fn(&Place) -> f64| -> Vec<f64> {

@@ -45,14 +45,14 @@ pub struct Program {
     pub says_begin: bool,
 }
 
-/// What came of a program.
+/// The outcome of a program.
 #[derive(Debug)]
 pub struct Watched {
     /// The counts.
     pub tally: Tally,
     /// The first 64 KiB of what the program wrote to its standard output.
     pub stdout: Vec<u8>,
-    /// What counted, with its version.
+    /// The source that counted, with its version.
     pub by: String,
 }
 

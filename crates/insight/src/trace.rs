@@ -49,7 +49,7 @@ pub enum TraceError {
     CutOff,
 }
 
-/// What the analyser computes beside the mix.
+/// The figures that the analyser computes beside the mix.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The caches and TLBs.

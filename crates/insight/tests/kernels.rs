@@ -95,7 +95,7 @@ impl Kernel {
         Ok(watched.tally)
     }
 
-    /// What 3000 iterations more do; `None`, with the reason printed, where the source or the assembler is not here.
+    /// The counts of 3000 iterations more; `None`, with the reason printed, where the source or the assembler is not here.
     fn difference(&self, source: Source, options: Options) -> Option<Tally> {
         let both = self
             .watch(source, 1000, options)

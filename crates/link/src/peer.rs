@@ -20,7 +20,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// What the kernel says of a connection; `None` if it says nothing.
+    /// The kernel's figures of a connection; `None` if it says nothing.
     pub(crate) fn of(tcp: &TcpStream) -> Option<Self> {
         // SAFETY: all fields are numbers, for which zeroes are valid.
         let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };

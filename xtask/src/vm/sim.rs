@@ -34,7 +34,7 @@ const ROUND_TRIP_MS_MIN: f64 = 10.0;
 const FRAMES_MIN: u64 = (1 << 20) / 1448;
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What is missing here, and what to install.
+/// The programs that are missing here, and what to install.
 pub(super) fn missing() -> Option<anyhow::Error> {
     if cfg!(not(target_arch = "x86_64")) {
         return Some(anyhow::anyhow!("the guests are x86-64"));

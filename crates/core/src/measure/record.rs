@@ -43,7 +43,7 @@ pub struct Record {
     pub summary: BTreeMap<String, Summary>,
     /// The verdict on whether the numbers can be trusted.
     pub stability: Option<Stability>,
-    /// What follows from the numbers, in words, by name: of advice `verdict`, `bound`, `assumes` … Nothing of it is a parameter of the test.
+    /// Conclusions from the numbers, in words, by name: of advice `verdict`, `bound`, `assumes` … Nothing of it is a parameter of the test.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub findings: BTreeMap<String, String>,
     /// The facts with which to get the numbers again.

@@ -60,7 +60,7 @@ impl FetchingDuckDb {
         })
     }
 
-    /// What the agent lacks, if it lacks something.
+    /// The thing that the agent lacks, if it lacks something.
     pub(super) fn missing(&self) -> Option<String> {
         let missing = self.client.agent().duckdb.as_ref().err();
         missing.map(|missing| format!("at the agent: {missing}"))

@@ -1,4 +1,4 @@
-//! How far loadings and shares of variance depend on which rows there happen to be: a bootstrap over rows.
+//! Intervals of loadings and shares of variance, by a bootstrap over rows.
 //!
 //! Rows are drawn with replacement, and their components found again. A drawn component is matched with that of all rows which it is most parallel to, and
 //! turned to its side, as order and sign have no meaning (Milan and Whittaker 1995). Intervals are of percentiles: few rows make them too narrow, so

@@ -1,9 +1,9 @@
-//! Whether a point is a mixture of others: whether it lies in their convex hull, in any number of dimensions.
+//! Membership of a point in the convex hull of others, in any number of dimensions: a mixture of them.
 //!
 //! It does if there are weights, none negative and one in sum, with which the others' mean is the point. That is a linear program's first phase (Dantzig's simplex,
 //! with Bland's rule, by which it never goes in circles).
 
-/// How far beside the hull, as a share of the points' spread, a point still counts as inside: rounding, and the points themselves.
+/// The distance from the hull, as a share of the points' spread, at which a point still counts as inside: rounding, and the points themselves.
 const TOLERANCE: f64 = 1e-9;
 /// A part smaller than this is rounding, in a table whose parts are about 1.
 const ZERO: f64 = 1e-12;
@@ -49,7 +49,7 @@ impl Simplex {
         Self { rows, sums, basis }
     }
 
-    /// What is left of the artificial variables: zero if there are such weights.
+    /// The rest of the artificial variables: zero if there are such weights.
     fn residue(mut self) -> f64 {
         while let Some(column) = self.entering() {
             let Some(row) = self.leaving(column) else {

@@ -161,7 +161,7 @@ fn logarithms_are_taken_of_named_columns_alone() {
     assert_eq!(all.without("misses").rows(), [[0.5], [0.5]]);
 }
 
-/// Of 150 rows and 4 independent columns, the first eigenvalue by chance is about 1.2 (Horn's own table has 1.2 to 1.3 at such sizes); the irises' second
+/// The first eigenvalue of 150 rows and 4 independent columns by chance is about 1.2 (Horn's own table has 1.2 to 1.3 at such sizes); the irises' second
 /// component is below what chance gives a second one, so one is retained.
 #[test]
 fn chance_has_eigenvalues_above_one_and_irises_one_component() {

@@ -38,7 +38,7 @@ impl Mapped {
         }
     }
 
-    /// So many bytes from this address on; fewer if the mapping ends before.
+    /// Up to `length` bytes from this address on; fewer if the mapping ends before.
     pub(super) fn up_to(&mut self, address: u64, length: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; length];
         let read = match self.read_file(address, &mut bytes) {
@@ -49,13 +49,13 @@ impl Mapped {
         Some(bytes)
     }
 
-    /// So many bytes at this address.
+    /// The `length` bytes at this address.
     pub(super) fn bytes(&mut self, address: u64, length: usize) -> Option<Vec<u8>> {
         let bytes = self.up_to(address, length)?;
         (bytes.len() == length).then_some(bytes)
     }
 
-    /// So many bytes at the start of the first mapping.
+    /// The first `length` bytes of the first mapping.
     #[cfg(test)]
     pub(super) fn first_bytes(&mut self, length: usize) -> Option<Vec<u8>> {
         let start = self.mappings.first()?.start;

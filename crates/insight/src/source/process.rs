@@ -23,7 +23,7 @@ pub(super) struct Process {
     stderr: Option<JoinHandle<Vec<u8>>>,
 }
 
-/// How a program ended, and what it said.
+/// The end of a program, and its words.
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
     pub(super) stdout: Vec<u8>,
@@ -54,7 +54,7 @@ impl Process {
         self.ended(status)
     }
 
-    /// What it said, once it has ended like this.
+    /// Its words, once it has ended like this.
     pub(super) fn ended(&mut self, status: ExitStatus) -> Result<Ended, WatchError> {
         let said = |thread: Option<JoinHandle<Vec<u8>>>| {
             let said = thread.map(JoinHandle::join);

@@ -119,7 +119,7 @@ impl Geometry {
     /// The same with caches as cachegrind's `--I1`, `--D1` and `--LL` give them: `SIZE,ASSOCIATIVITY,LINE`, in bytes.
     ///
     /// # Errors
-    /// What is wrong with one of them.
+    /// The error in one of them, in words.
     pub fn with_caches(mut self, i1: &str, d1: &str, ll: &str) -> Result<Self, TraceError> {
         self.l1i = Shape::parse(i1)?;
         self.l1d = Shape::parse(d1)?;

@@ -1,4 +1,4 @@
-//! What an instruction does, as far as its bytes tell.
+//! The operation of an instruction, as far as its bytes tell.
 
 /// An instruction-set architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Isa {
     A64,
 }
 
-/// What an instruction does. Each instruction does one of these; that it accesses memory besides is counted apart.
+/// The operation of an instruction. Each instruction does one of these; that it accesses memory besides is counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Integer arithmetic, logic and moves between general registers.
@@ -37,7 +37,7 @@ pub struct Instruction {
     pub address: u64,
     /// The number of bytes.
     pub length: u8,
-    /// What it does.
+    /// Its operation.
     pub operation: Operation,
     /// True for a branch that may not be taken.
     pub is_conditional: bool,

@@ -1,4 +1,4 @@
-//! What follows from counts: shares of instructions, misses by 1000 of them.
+//! Figures that follow from counts: shares of instructions, misses by 1000 of them.
 
 use super::mica;
 use super::tally::Tally;
@@ -74,7 +74,7 @@ impl Tally {
         })
     }
 
-    /// What misses of a cache or TLB are a part of: instructions where instructions are fetched, else accesses.
+    /// The whole that misses of a cache or TLB are a part of: instructions where instructions are fetched, else accesses.
     fn references(&self, what: &str) -> Option<u64> {
         let counted = self.count(&format!("{what}_references"));
         counted.or_else(|| match what {

@@ -24,7 +24,7 @@ impl Tally {
         self.0.iter().map(|(name, count)| (*name, *count))
     }
 
-    /// What a run counted beyond a shorter one of the same program: start-up and end cancel. Where the shorter one counted more, as it
+    /// The counts of a run beyond a shorter one of the same program: start-up and end cancel. Where the shorter one counted more, as it
     /// may of misses, it is nothing. A working set (`…_touched`) is the longer one's, which began to count where the shorter one ended.
     ///
     /// # Errors

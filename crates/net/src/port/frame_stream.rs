@@ -51,7 +51,7 @@ impl FrameStream {
     /// A socket at this path, which is removed when the port is dropped.
     ///
     /// # Errors
-    /// What the system says: there is a file of that name, or the path is longer than 107 bytes.
+    /// The system's error: there is a file of that name, or the path is longer than 107 bytes.
     pub fn listen(path: &Path) -> io::Result<Self> {
         let listener = UnixListener::bind(path).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => io::Error::new(

@@ -145,7 +145,7 @@ fn of_yaml(text: &str, origin: &Origin) -> Vec<Record> {
     measured.map(record).collect()
 }
 
-/// What a file says of one stressor. A figure of zero, or `nan`, is none.
+/// The figures of one stressor in a file. A figure of zero, or `nan`, is none.
 #[derive(Default)]
 struct Stressor<'a> {
     name: &'a str,

@@ -25,7 +25,7 @@ pub struct AgentError {
     pub ends: Ends,
     /// True if the agent is there, and has refused.
     pub is_refusal: bool,
-    /// What happened, for people.
+    /// The event, for people.
     pub text: String,
 }
 

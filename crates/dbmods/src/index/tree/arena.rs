@@ -68,7 +68,7 @@ impl<const W: usize> Arena<W> {
         Some(unsafe { &*chunk.add(number as usize & (Self::NODES - 1)) })
     }
 
-    /// So many nodes one behind another, from this number on. `None` if there are none such, or not in one chunk.
+    /// A run of nodes one behind another, from this number on. `None` if there are none such, or not in one chunk.
     #[inline(always)]
     pub(super) fn try_nodes(&self, number: u32, count: usize) -> Option<&[[AtomicU64; W]]> {
         let first = number as usize & (Self::NODES - 1);

@@ -7,14 +7,14 @@ use super::node::{NEXT, head_behind, load, shared_bytes};
 use super::shared::Shared;
 use super::write::{Retired, Writer};
 
-/// What a walk has met.
+/// The nodes and values that a walk has met.
 #[derive(Debug, Default)]
 pub(in crate::index) struct Walked {
     /// The numbers of the leaves, from the left.
     leaves: Vec<u32>,
     /// Where each leaf's next one should be.
     next: Vec<u32>,
-    /// Of each leaf, the bytes that its heads leave out, and the number of entries with the head of the one before.
+    /// For each leaf the bytes that its heads leave out, and the number of entries with the head of the one before.
     pub(in crate::index) skips: Vec<(usize, usize)>,
     /// Separators that are chains.
     pub(in crate::index) chains: usize,

@@ -21,18 +21,18 @@ const WORD_BITS: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Parallelism {
     windows: [Window; 4],
-    /// When each word that was stored is there, by windows.
+    /// The time at which each word that was stored is there, by windows.
     stored: Map<[u64; 4]>,
     number: usize,
 }
 
 #[derive(Debug)]
 struct Window {
-    /// When each register is there.
+    /// The time at which each register is there.
     ready: [u64; 256],
-    /// When each of the last instructions left.
+    /// The time at which each of the last instructions left.
     left: Vec<u64>,
-    /// When the last one left.
+    /// The time at which the last one left.
     now: u64,
 }
 

@@ -18,7 +18,7 @@ pub(super) const NAMES: [&str; 20] = [
 /// The distances of accesses so far.
 #[derive(Debug)]
 pub(super) struct Reuse {
-    /// When each block was accessed last.
+    /// The time of each block's last access.
     last: Map<u64>,
     tree: Vec<u32>,
     now: usize,
