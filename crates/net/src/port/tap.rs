@@ -27,7 +27,7 @@ const FRAMES: u32 = 1024;
 pub struct Tap {
     name: String,
     file: File,
-    /// A handle of its network namespace: the port may be used from another one.
+    /// The interface's counters, opened in its network namespace: the port may be used from another one.
     counters: File,
     mtu: usize,
     pool: Pool,

@@ -8,7 +8,7 @@ use crate::table::Cache;
 
 const SF: f64 = 0.002;
 
-/// A part of DuckDB's words where its planner breaks, also over its own Parquet and CSV files: see METHODOLOGY, "What is pushed".
+/// Words that DuckDB's planner fails with, also over its own Parquet and CSV files: see METHODOLOGY, "What is pushed".
 const UNPLANNED: &str = "INTERNAL Error: Failed to bind column reference";
 
 /// Tables, and the condition by which a row of the first has one of the second (TPC-H, clause 1.2).
