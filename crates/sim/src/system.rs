@@ -13,6 +13,8 @@ pub mod host;
 pub mod message;
 pub mod protect;
 pub mod server;
+pub mod setting;
+pub mod shipped;
 pub mod switch;
 pub mod wire;
 
@@ -26,6 +28,8 @@ pub use host::{Application, Flow, Host, HostModel, HostUsage, Listening, Opening
 pub use message::{Interrupt, Message};
 pub use protect::{Framing, Protection, ProtectionUsage, Verdict};
 pub use server::{Server, Service, Usage};
+pub use setting::Setting;
+pub use shipped::Shipped;
 pub use switch::{Switch, SwitchModel, SwitchUsage};
 pub use wire::{Departure, Wire, WireFaults, WireModel, WireUsage};
 

@@ -6,7 +6,7 @@ use dpb_core::measure::Record;
 
 use super::bars::Bars;
 use super::heat::Map;
-use super::{Found, glance, of_task, overview, page, pays};
+use super::{Found, glance, of_task, overview, page, pays, sensitivity, woo};
 use crate::shown::ShownTasks;
 
 /// So many charts of a task are drawn; the page has all.
@@ -45,6 +45,12 @@ pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns
         "As in dpBento; published numbers are marked, and no ratio is drawn to them",
         &drawn,
     );
+    if let Some(figures) = &found.woo {
+        let bars = figures.bars.iter().map(|bars| bars.to_text(columns));
+        let said = figures.said.iter().map(|sentence| format!("{sentence}\n"));
+        let drawn: Vec<String> = bars.chain(said).collect();
+        push(&mut text, woo::TITLE, &drawn);
+    }
     for name in found.tasks() {
         let mut drawn: Vec<String> = Vec::new();
         if let Some(task) = known.find(name) {
@@ -60,6 +66,9 @@ pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns
             }
         }
         drawn.extend(pays::text(&of_task(records, name), &found.origins));
+        if name == sensitivity::TASK {
+            drawn.extend(sensitivity::text(&found.sweeps));
+        }
         drawn.push(page::text_table(known.find(name), &of_task(records, name), &[]).to_text());
         push(&mut text, name, &drawn);
     }

@@ -1,0 +1,85 @@
+//! Systems of `dpb sim`: found by name or as a file, changed, put together.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dpb_core::{Operator, SetupError};
+use dpb_sim::system::{Description, Setting, Shipped, System, shipped::SHIPPED};
+
+use crate::Globals;
+use crate::exit::Failure;
+
+/// The usual backend of digests.
+pub(super) const BACKEND: &str = "cpu/best";
+/// Longest file of a system.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The text of a system: one that dpb ships, or a file's.
+///
+/// # Errors
+/// Wrong usage: the file cannot be read.
+pub(super) fn text(name: &str) -> Result<String, Failure> {
+    if let Some(shipped) = Shipped::find(name) {
+        return Ok(shipped.text.to_owned());
+    }
+    let bytes = dpb_core::file::read(name.as_ref(), FILE_BYTES_MAX);
+    let bytes = bytes.map_err(|why| {
+        let known: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
+        let known = known.join(", ");
+        Failure::usage(format!(
+            "cannot read the system {name}: {why}; dpb ships {known}"
+        ))
+    })?;
+    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))
+}
+
+/// The system of this name with these changes.
+///
+/// # Errors
+/// Wrong usage: what is wrong with the file, or with a change.
+pub(super) fn read(name: &str, settings: &[Setting]) -> Result<Description, Failure> {
+    let described = Description::with(&text(name)?, settings);
+    described.map_err(|why| Failure::usage(format!("{name}: {why}")))
+}
+
+/// Puts the system of this name together; digests are computed by this backend.
+///
+/// # Errors
+/// Wrong usage: what is wrong with the system.
+pub(super) fn assemble(
+    description: &Description,
+    name: &str,
+    backend: &str,
+    seed: u64,
+    threads: u64,
+    globals: &Globals,
+) -> Result<System, Failure> {
+    // Each operator once: all parts that protect by it share its key.
+    let prepared: RefCell<BTreeMap<String, Arc<dyn Operator>>> = RefCell::default();
+    let prepare = |name: &str| -> Result<Arc<dyn Operator>, SetupError> {
+        if let Some(known) = prepared.borrow().get(name) {
+            return Ok(Arc::clone(known));
+        }
+        let operator = prepare(name, backend, globals)?;
+        let again = Arc::clone(&operator);
+        prepared.borrow_mut().insert(name.to_owned(), again);
+        Ok(operator)
+    };
+    System::assemble(description, &prepare, seed, threads as usize)
+        .map_err(|why| Failure::usage(format!("{name}: {why}")))
+}
+
+/// The operator of this name on a backend, with a key of its own if it has one.
+fn prepare(name: &str, backend: &str, globals: &Globals) -> Result<Arc<dyn Operator>, SetupError> {
+    let entry = globals.operators.find(name);
+    let entry = entry.ok_or_else(|| {
+        SetupError::Parameter(format!(
+            "there is no operator `{name}`; `dpb list operators` has them"
+        ))
+    })?;
+    let opened = globals.families.open(backend);
+    let opened =
+        opened.map_err(|why| SetupError::Parameter(format!("--backend {backend}: {why}")))?;
+    opened.prepare(&entry.default_spec())
+}
