@@ -1,8 +1,10 @@
 //! One HTML file from records: charts first, tables under them, every number's record one click away. It refers to
 //! nothing outside itself.
 
+mod advice;
 mod bars;
 mod cdf;
+mod character;
 mod chart;
 mod contest;
 mod dpbento;
@@ -13,10 +15,15 @@ mod origin;
 mod page;
 pub mod pays;
 pub mod published;
+mod radar;
+pub mod ranked;
+pub mod ranking;
 mod scale;
+mod scatter;
 mod select;
 mod sensitivity;
 mod terminal;
+mod tree;
 mod vary;
 mod woo;
 
@@ -55,6 +62,8 @@ struct Found<'a> {
     sweeps: Vec<sensitivity::Swept<'a>>,
     /// Papers' numbers that are drawn somewhere.
     figures: Vec<Record>,
+    /// The platforms, ranked.
+    ranked: Option<ranked::Ranked>,
 }
 
 impl<'a> Found<'a> {
@@ -84,6 +93,7 @@ impl<'a> Found<'a> {
             woo,
             sweeps,
             figures,
+            ranked: ranking::of(records, known),
         }
     }
 
@@ -141,7 +151,7 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
     for warning in warnings {
         let _ = write!(html, "<p class=\"warn\">{}</p>", html::escape(warning));
     }
-    html.push_str(&page::contents(&found.tasks(), &papers(&found)));
+    html.push_str(&page::contents(&found.tasks(), &overall(&found)));
     html.push_str(&at_a_glance(&found));
     if !found.dpbento.is_empty() {
         html.push_str("<section id=\"dpbento\"><h2>As in dpBento</h2><p class=\"sub\">The paper's figures with this page's records. Hollow bars are the paper's own numbers: other machines, other methods, and no ratio is drawn to them.</p>");
@@ -167,6 +177,9 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
         html.push_str(&woo::html(figures));
         html.push_str("</section>");
     }
+    if let Some(ranked) = &found.ranked {
+        html.push_str(&ranking::html(ranked));
+    }
     for task in found.tasks() {
         html.push_str(&section(&found, task));
     }
@@ -180,14 +193,15 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
     html + page::FOOT
 }
 
-/// The sections of papers, by their places on the page.
-fn papers(found: &Found<'_>) -> Vec<(&'static str, &'static str)> {
-    let dpbento = (!found.dpbento.is_empty()).then_some(("dpbento", "as in dpBento"));
-    let woo = found
-        .woo
-        .as_ref()
-        .map(|_| ("woo-chung", "as in Woo and Chung"));
-    dpbento.into_iter().chain(woo).collect()
+/// The sections over several tasks, by their places on the page.
+fn overall(found: &Found<'_>) -> Vec<(&'static str, &'static str)> {
+    let sections = [
+        (!found.dpbento.is_empty(), ("dpbento", "as in dpBento")),
+        (found.woo.is_some(), ("woo-chung", "as in Woo and Chung")),
+        (found.ranked.is_some(), ("rank", "ranking")),
+    ];
+    let there = sections.into_iter().filter(|(is_there, _)| *is_there);
+    there.map(|(_, section)| section).collect()
 }
 
 /// Platforms, and who is fastest in what.
@@ -231,6 +245,8 @@ fn section(found: &Found<'_>, task: &str) -> String {
             html.push_str(&grid(figures, shown));
         }
     }
+    html.push_str(&advice::html(&own).unwrap_or_default());
+    html.push_str(&character::html(&own));
     html.push_str(&pays::html(&own, &found.origins).unwrap_or_default());
     if task == sensitivity::TASK {
         html.push_str(&sensitivity::html(&found.sweeps).unwrap_or_default());

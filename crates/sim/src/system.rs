@@ -5,13 +5,17 @@
 
 pub mod assembly;
 pub mod card;
+pub mod cut;
 pub mod description;
 pub mod frame;
 pub mod gate;
 pub mod headers;
 pub mod host;
+pub mod lateness;
+pub mod live;
 pub mod message;
 pub mod protect;
+pub mod real;
 pub mod server;
 pub mod setting;
 pub mod shipped;
@@ -20,13 +24,17 @@ pub mod wire;
 
 pub use assembly::{Prepare, System};
 pub use card::{Card, CardModel, CardUsage, StageModel};
+pub use cut::{CutLink, WaysOut};
 pub use description::{Description, DescriptionError};
 pub use frame::{Frame, Journey, Leg, Stream};
 pub use gate::{Gate, GateError, GateUsage, GateWatch};
 pub use headers::Address;
 pub use host::{Application, Flow, Host, HostModel, HostUsage, Listening, Opening, Ways};
+pub use lateness::Lateness;
+pub use live::{Live, LiveEnd, LiveUsage};
 pub use message::{Interrupt, Message};
-pub use protect::{Framing, Protection, ProtectionUsage, Verdict};
+pub use protect::{Framing, Protection, ProtectionLane, ProtectionUsage, Verdict};
+pub use real::{Real, RealUsage};
 pub use server::{Server, Service, Usage};
 pub use setting::Setting;
 pub use shipped::Shipped;

@@ -20,7 +20,7 @@ macro_rules! shipped {
 
 /// All of them.
 pub const SHIPPED: &[Shipped] = shipped!(
-    "quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end" "headroom" "woo-chung"
+    "quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end" "headroom" "characterize" "rank" "advise" "woo-chung"
     "woo-chung-sensitivity"
 );
 

@@ -1,6 +1,8 @@
-//! `dpb sim`: systems of hosts, cards and a network on virtual time.
+//! `dpb sim`: systems of hosts, cards and a network on virtual time, in one process or several, and on the wall clock with real hosts.
 
 mod describe;
+mod join;
+mod live;
 pub mod run;
 mod samples;
 mod settings;
@@ -28,6 +30,10 @@ enum Verb {
     Run(run::Args),
     /// Draw a system, as Graphviz's dot reads it
     Describe(describe::Args),
+    /// Run the parts of a system that this process has, joined to other simulators over SimBricks' protocol
+    Join(join::Args),
+    /// Run a system with real hosts, whose packets pass modelled cards as the wall clock goes
+    Live(live::Args),
 }
 
 /// Runs the verb.
@@ -35,5 +41,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     match args.verb {
         Verb::Run(args) => run::run(&args, globals),
         Verb::Describe(args) => describe::run(&args, globals),
+        Verb::Join(args) => join::run(&args, globals),
+        Verb::Live(args) => live::run(&args, globals),
     }
 }

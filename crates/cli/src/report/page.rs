@@ -40,10 +40,10 @@ pub(super) fn fragment(text: &str) -> String {
 }
 
 /// Links to the sections.
-pub(super) fn contents(tasks: &BTreeSet<&str>, papers: &[(&str, &str)]) -> String {
+pub(super) fn contents(tasks: &BTreeSet<&str>, overall: &[(&str, &str)]) -> String {
     let mut links = vec![("glance".to_owned(), "at a glance".to_owned())];
-    let papers = papers.iter();
-    links.extend(papers.map(|(place, name)| ((*place).to_owned(), (*name).to_owned())));
+    let overall = overall.iter();
+    links.extend(overall.map(|(place, name)| ((*place).to_owned(), (*name).to_owned())));
     links.extend(
         tasks
             .iter()

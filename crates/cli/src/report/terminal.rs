@@ -6,7 +6,9 @@ use dpb_core::measure::Record;
 
 use super::bars::Bars;
 use super::heat::Map;
-use super::{Found, glance, of_task, overview, page, pays, sensitivity, woo};
+use super::{
+    Found, advice, character, glance, of_task, overview, page, pays, ranking, sensitivity, woo,
+};
 use crate::shown::ShownTasks;
 
 /// So many charts of a task are drawn; the page has all.
@@ -51,6 +53,14 @@ pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns
         let drawn: Vec<String> = bars.chain(said).collect();
         push(&mut text, woo::TITLE, &drawn);
     }
+    if let Some(ranked) = &found.ranked {
+        let said = [ranking::verdict(ranked), ranked.notes.join("\n")].join("\n");
+        push(
+            &mut text,
+            "Ranking",
+            &[said + "\n", ranking::overall(ranked).to_text()],
+        );
+    }
     for name in found.tasks() {
         let mut drawn: Vec<String> = Vec::new();
         if let Some(task) = known.find(name) {
@@ -65,6 +75,8 @@ pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns
                 );
             }
         }
+        drawn.extend(advice::text(&of_task(records, name)));
+        drawn.extend(character::text(&of_task(records, name)));
         drawn.extend(pays::text(&of_task(records, name), &found.origins));
         if name == sensitivity::TASK {
             drawn.extend(sensitivity::text(&found.sweeps));

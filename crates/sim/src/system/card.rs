@@ -9,7 +9,7 @@ use crate::kernel::{Component, Context};
 
 use super::frame::{Frame, Leg};
 use super::message::{Interrupt, Message};
-use super::protect::{Protection, ProtectionUsage, Verdict};
+use super::protect::{Protection, ProtectionLane, ProtectionUsage, Verdict};
 use super::server::{Server, Usage};
 use super::wire::{Departure, Wire, WireUsage};
 
@@ -243,7 +243,7 @@ impl Card {
         frame.journey.pass(Leg::EngineQueue, served.begin_ps);
         frame.journey.pass(Leg::EngineWork, end_ps);
         if computes {
-            match self.compute(&mut frame, way) {
+            match self.compute(&mut frame, way, context.local()) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.usage.refused += 1;
@@ -281,15 +281,20 @@ impl Card {
     }
 
     /// Protects a frame, or verifies it; `false` if it is refused.
-    fn compute(&mut self, frame: &mut Frame, way: Way) -> Result<bool, String> {
+    fn compute(
+        &mut self,
+        frame: &mut Frame,
+        way: Way,
+        lane: &mut ProtectionLane,
+    ) -> Result<bool, String> {
         let Some(protection) = &mut self.protection else {
             return Ok(true);
         };
         match way {
-            Way::Out => protection.protect(frame).map(|_| true),
+            Way::Out => protection.protect(frame, lane).map(|_| true),
             Way::In => {
                 let is_packet = frame.ipv4().is_some();
-                let verdict = protection.verify(frame)?;
+                let verdict = protection.verify(frame, lane)?;
                 Ok(verdict == Verdict::Right || verdict == Verdict::Bare && !is_packet)
             }
         }
@@ -382,6 +387,13 @@ impl Card {
 const HELD: u64 = INTERRUPT - 1;
 
 impl Component<Message> for Card {
+    fn least_delay_ps(&self, port: usize) -> u64 {
+        match port {
+            WIRE => self.wire.model().time_ps(0),
+            _ => 0,
+        }
+    }
+
     fn receive(&mut self, port: usize, message: Message, context: &mut Context<'_, Message>) {
         let now_ps = context.now_ps();
         match (port, message) {

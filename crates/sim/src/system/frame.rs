@@ -194,6 +194,14 @@ impl Frame {
         ))
     }
 
+    /// As [`Frame::new`], written over a frame that nobody needs any more.
+    ///
+    /// # Panics
+    /// If the headers are longer than [`HEAD_BYTES_MAX`].
+    pub fn renew(&mut self, head: &[u8], stream: Stream, body_bytes: u32, now_ps: u64) {
+        *self = Self::of(head, Body::Stream(stream, body_bytes), true, now_ps);
+    }
+
     /// A frame that came from outside.
     ///
     /// # Errors

@@ -70,7 +70,25 @@ impl Samples {
         let finished_ps = opened.iter().filter_map(|flow| flow.finished_ps).max();
         // Of a run that nobody finished in, the whole.
         let end_ps = finished_ps.unwrap_or(system.kernel().now_ps()).max(1);
-        let completion_s = seconds(end_ps);
+        // A process without hosts has parts of a system, but no application that completes.
+        if system.hosts().next().is_some() {
+            self.add_whole(&opened, seconds(end_ps));
+        }
+        self.add_flows(system);
+        self.add_parts(system, end_ps);
+        self.add_legs(system);
+        add_counts(system, record);
+        is_sound(system)
+    }
+
+    /// Puts the figures of the whole into the record.
+    pub(super) fn keep(&self, record: &mut Record) {
+        for (name, values) in &self.whole {
+            record.sample(name, values.clone());
+        }
+    }
+
+    fn add_whole(&mut self, opened: &[&Flow], completion_s: f64) {
         let delivered = opened.iter().map(|flow| flow.endpoint.delivered_bytes());
         let delivered: u64 = delivered.sum();
         // Both ends count an answer.
@@ -84,18 +102,6 @@ impl Samples {
         self.push("goodput_bps", delivered as f64 * 8.0 / completion_s);
         if rate > 0.0 {
             self.push("transactions_per_s", rate);
-        }
-        self.add_flows(system);
-        self.add_parts(system, end_ps);
-        self.add_legs(system);
-        add_counts(system, record);
-        is_sound(system)
-    }
-
-    /// Puts the figures of the whole into the record.
-    pub(super) fn keep(&self, record: &mut Record) {
-        for (name, values) in &self.whole {
-            record.sample(name, values.clone());
         }
     }
 

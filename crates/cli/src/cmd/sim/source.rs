@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dpb_core::{Operator, SetupError};
-use dpb_sim::system::{Description, Setting, Shipped, System, shipped::SHIPPED};
+use dpb_sim::system::{Description, Setting, Shipped, System, WaysOut, shipped::SHIPPED};
 
 use crate::Globals;
 use crate::exit::Failure;
@@ -43,7 +43,7 @@ pub(super) fn read(name: &str, settings: &[Setting]) -> Result<Description, Fail
     described.map_err(|why| Failure::usage(format!("{name}: {why}")))
 }
 
-/// Puts the system of this name together; digests are computed by this backend.
+/// Puts the system of this name together, which is in this process alone; digests are computed by this backend.
 ///
 /// # Errors
 /// Wrong usage: what is wrong with the system.
@@ -55,31 +55,65 @@ pub(super) fn assemble(
     threads: u64,
     globals: &Globals,
 ) -> Result<System, Failure> {
-    // Each operator once: all parts that protect by it share its key.
-    let prepared: RefCell<BTreeMap<String, Arc<dyn Operator>>> = RefCell::default();
-    let prepare = |name: &str| -> Result<Arc<dyn Operator>, SetupError> {
-        if let Some(known) = prepared.borrow().get(name) {
-            return Ok(Arc::clone(known));
-        }
-        let operator = prepare(name, backend, globals)?;
-        let again = Arc::clone(&operator);
-        prepared.borrow_mut().insert(name.to_owned(), again);
-        Ok(operator)
-    };
+    let operators = Prepared::on(backend, globals);
+    let prepare = |operator: &str| operators.prepare(operator);
     System::assemble(description, &prepare, seed, threads as usize)
         .map_err(|why| Failure::usage(format!("{name}: {why}")))
 }
 
-/// The operator of this name on a backend, with a key of its own if it has one.
-fn prepare(name: &str, backend: &str, globals: &Globals) -> Result<Arc<dyn Operator>, SetupError> {
-    let entry = globals.operators.find(name);
-    let entry = entry.ok_or_else(|| {
-        SetupError::Parameter(format!(
-            "there is no operator `{name}`; `dpb list operators` has them"
-        ))
-    })?;
-    let opened = globals.families.open(backend);
-    let opened =
-        opened.map_err(|why| SetupError::Parameter(format!("--backend {backend}: {why}")))?;
-    opened.prepare(&entry.default_spec())
+/// Puts the part of the system together that is in this process.
+///
+/// # Errors
+/// Wrong usage: what is wrong with the system.
+pub(super) fn assemble_part(
+    description: &Description,
+    name: &str,
+    backend: &str,
+    seed: u64,
+    threads: u64,
+    ways: WaysOut,
+    globals: &Globals,
+) -> Result<System, Failure> {
+    let operators = Prepared::on(backend, globals);
+    let prepare = |operator: &str| operators.prepare(operator);
+    System::assemble_part(description, &prepare, seed, threads as usize, ways)
+        .map_err(|why| Failure::usage(format!("{name}: {why}")))
+}
+
+/// The operators of a system, each prepared once: all parts that protect by it share its key.
+struct Prepared<'a> {
+    backend: &'a str,
+    globals: &'a Globals,
+    known: RefCell<BTreeMap<String, Arc<dyn Operator>>>,
+}
+
+impl<'a> Prepared<'a> {
+    fn on(backend: &'a str, globals: &'a Globals) -> Self {
+        Self {
+            backend,
+            globals,
+            known: RefCell::default(),
+        }
+    }
+
+    /// The operator of this name, with a key of its own if it has one.
+    fn prepare(&self, name: &str) -> Result<Arc<dyn Operator>, SetupError> {
+        if let Some(known) = self.known.borrow().get(name) {
+            return Ok(Arc::clone(known));
+        }
+        let entry = self.globals.operators.find(name);
+        let entry = entry.ok_or_else(|| {
+            SetupError::Parameter(format!(
+                "there is no operator `{name}`; `dpb list operators` has them"
+            ))
+        })?;
+        let backend = self.backend;
+        let opened = self.globals.families.open(backend);
+        let opened =
+            opened.map_err(|why| SetupError::Parameter(format!("--backend {backend}: {why}")))?;
+        let operator = opened.prepare(&entry.default_spec())?;
+        let again = Arc::clone(&operator);
+        self.known.borrow_mut().insert(name.to_owned(), again);
+        Ok(operator)
+    }
 }

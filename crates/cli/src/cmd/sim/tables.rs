@@ -48,11 +48,23 @@ pub(super) fn print(format: Format, samples: &Samples) -> Result<(), Failure> {
     for table in tables {
         let text = match format {
             Format::Markdown => table.to_markdown(),
-            _ => table.to_text(),
+            Format::Csv => table.to_csv(),
+            Format::Table | Format::Json => table.to_text(),
         };
         output::print(&(text + "\n"))?;
     }
     Ok(())
+}
+
+/// A sentence about when all applications had finished; `None` if the record has no such time.
+pub(super) fn completion(record: &Record) -> Option<String> {
+    let median = |name: &str| record.summary.get(name).map(|it| it.median);
+    Some(format!(
+        "completion {}, goodput {}bit/s; evidence: {}\n",
+        output::short_ns(median("completion_s")? * 1e9),
+        output::short(median("goodput_bps")?),
+        output::evidence(record),
+    ))
 }
 
 /// A row for each thing, a column for each of its figures.
