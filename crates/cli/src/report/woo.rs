@@ -277,7 +277,7 @@ fn said(records: &[&Record]) -> Vec<String> {
         }
         if let Some(change) = change(sides.dumb) {
             said.push(format!(
-                "{title}: against hosts that do not authenticate at all the card changes the time by {:+.1} %: it adds work and takes none from the hosts.",
+                "{title}: against hosts that do not authenticate at all the card changes the time by {:+.1} %: it takes no work from the hosts, and adds delays, which TCP may hide.",
                 change * 100.0
             ));
         }
