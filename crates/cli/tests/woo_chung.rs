@@ -64,9 +64,10 @@ fn software_costs_the_server_its_digests_and_a_card_saves_them() {
         more_s > 0.85 * digests_s && more_s < 1.15 * (digests_s + acknowledgements_s),
         "{more_s} {digests_s}"
     );
-    // Four lanes take a frame each 0.8 us, the core takes longer: the card adds little.
+    // Four lanes take a frame each 0.8 us, the core takes longer: the card adds little. What it delays may come in longer runs of one connection,
+    // of which the core merges more and acknowledges less.
     let over = time_s(&card) / time_s(&dumb);
-    assert!((0.98..1.12).contains(&over), "{over}");
+    assert!((0.95..1.12).contains(&over), "{over}");
     // All that software costs is saved.
     assert!(time_s(&card) < time_s(&software) - 0.7 * digests_s);
     assert_eq!(card.counts["host_digest_busy_ns"], 0);
@@ -98,7 +99,7 @@ fn sha512_costs_a_core_more_and_an_engine_less() {
 #[test]
 fn an_engine_that_is_slow_enough_makes_a_card_worse_than_software() {
     // A frame takes four lanes 3.1 us then, more than a core with its digest, 2.4 us.
-    let slow = bulk("card", "card.stage.byte_ps=8000");
+    let slow = bulk("card", "card.stage.waiting=4096; card.stage.byte_ps=8000");
     let engine_s = FRAMES * (228.0 + FRAME_BYTES * 8.0) / 4.0 * 1e-9;
     let over = time_s(&slow) / engine_s;
     assert!((1.0..1.3).contains(&over), "{over}");
@@ -194,7 +195,7 @@ fn sweeps_have_an_elasticity_and_the_part_that_binds() {
     let records = folder.path().join("records.jsonl");
     let page = folder.path().join("report.html");
     let [records, page] = [&records, &page].map(|path| path.to_str().expect("a name"));
-    let set = "host.connect.bytes=1MB; card.stage.byte_ps=16000..64000";
+    let set = "host.connect.bytes=1MB; card.stage.waiting=4096; card.stage.byte_ps=16000..64000";
     let args = [
         "sim",
         "run",
