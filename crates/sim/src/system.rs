@@ -17,6 +17,8 @@ pub mod message;
 pub mod protect;
 pub mod real;
 pub mod server;
+pub mod setting;
+pub mod shipped;
 pub mod switch;
 pub mod wire;
 
@@ -34,6 +36,8 @@ pub use message::{Interrupt, Message};
 pub use protect::{Framing, Protection, ProtectionLane, ProtectionUsage, Verdict};
 pub use real::{Real, RealUsage};
 pub use server::{Server, Service, Usage};
+pub use setting::Setting;
+pub use shipped::Shipped;
 pub use switch::{Switch, SwitchModel, SwitchUsage};
 pub use wire::{Departure, Wire, WireFaults, WireModel, WireUsage};
 

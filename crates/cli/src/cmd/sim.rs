@@ -3,8 +3,9 @@
 mod describe;
 mod join;
 mod live;
-mod run;
+pub mod run;
 mod samples;
+mod settings;
 mod source;
 mod tables;
 
@@ -13,9 +14,11 @@ use clap::Subcommand;
 use crate::Globals;
 use crate::exit::Failure;
 
+pub(crate) use settings::names_file;
+
 /// Simulate a system of hosts, cards and a network
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  dpb sim run crates/sim/systems/card.toml")]
+#[command(after_help = "Example:\n  dpb sim run card")]
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use dpb_core::random::SplitMix64;
+
 use crate::kernel::{Component, Context};
 use crate::tcp::{Config, Endpoint, SequenceNumbers};
 
@@ -41,6 +43,8 @@ pub struct HostModel {
     pub digest_ps: u64,
     /// A core's time for each byte that is digested.
     pub digest_byte_ps: u64,
+    /// Millionths by which each time of a core may be longer or shorter, evenly: caches, the scheduler, other work.
+    pub jitter_ppm: u32,
 }
 
 impl Default for HostModel {
@@ -58,6 +62,7 @@ impl Default for HostModel {
             checksums: true,
             digest_ps: 0,
             digest_byte_ps: 0,
+            jitter_ppm: 0,
         }
     }
 }
@@ -218,6 +223,7 @@ pub struct Host {
     in_ring: u32,
     usage: HostUsage,
     ways: Ways,
+    random: SplitMix64,
 }
 
 /// The tokens of timers: a core's number, then an opening, then a flow.
@@ -245,6 +251,25 @@ impl Host {
             in_ring: 0,
             usage: HostUsage::default(),
             ways: Ways::default(),
+            random: SplitMix64::new(0),
+        }
+    }
+
+    /// The same, with jitter that this seed determines.
+    #[must_use]
+    pub fn seeded(mut self, seed: u64) -> Self {
+        self.random = SplitMix64::new(seed);
+        self
+    }
+
+    /// A core's time, longer or shorter by the host's jitter.
+    fn jittered_ps(&mut self, cost_ps: u64) -> u64 {
+        match self.model.jitter_ppm {
+            0 => cost_ps,
+            ppm => {
+                let factor = 1.0 + f64::from(ppm) / 1e6 * (2.0 * self.random.unit() - 1.0);
+                (cost_ps as f64 * factor).round() as u64
+            }
         }
     }
 
@@ -367,7 +392,7 @@ impl Host {
                 }
             },
         };
-        let cost_ps = cost_ps + interrupts_ps;
+        let cost_ps = self.jittered_ps(cost_ps + interrupts_ps);
         self.usage.busy_ps += cost_ps;
         self.cores[core].current = Some(work);
         context.wake_at(now_ps + cost_ps, core as u64);

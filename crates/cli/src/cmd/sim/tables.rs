@@ -1,18 +1,51 @@
-//! The tables of a system that ran.
+//! The tables of systems that ran.
 
+use std::collections::BTreeMap;
+
+use dpb_core::measure::statistics::summarize;
 use dpb_core::measure::{Outcome, Record};
-use dpb_sim::system::{Leg, System};
+use dpb_sim::system::Leg;
 
+use super::samples::{FLOW, PART, Samples};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
 
-/// Prints tables for a person: connections, parts, and the way of frames, of the first run.
-pub(super) fn print_tables(
-    format: Format,
-    system: &System,
-    record: &Record,
-) -> Result<(), Failure> {
-    for table in [connections(system), parts(system), legs(system)] {
+/// The metrics of kinds of parts, with what they are called in a table.
+const KINDS: [(&str, &str); 4] = [
+    ("busy_share_hosts", "a host's cores"),
+    ("busy_share_stages", "a card's stage"),
+    ("busy_share_buses", "DMA"),
+    ("busy_share_wires", "a wire"),
+];
+
+/// Prints what became of connections, parts and the way of frames in the runs of one system: medians, and intervals where the
+/// runs are enough.
+///
+/// # Errors
+/// If stdout cannot be written.
+pub(super) fn print(format: Format, samples: &Samples) -> Result<(), Failure> {
+    let whole: fn(f64) -> String = |value| value.round().to_string();
+    let flows = [
+        whole,
+        whole,
+        output::short_ns,
+        |rate| format!("{rate:.3}"),
+        whole,
+    ];
+    let parts = [percent, whole, output::short_ns, whole];
+    let legs = Leg::ALL.map(|leg| leg.name().replace('_', " "));
+    let legs: Vec<&str> = legs.iter().map(String::as_str).collect();
+    let tables = [
+        table("connection at", &FLOW, &samples.flows, flows),
+        table("part", &PART, &samples.parts, parts),
+        table(
+            "frames received at",
+            &legs,
+            &samples.legs,
+            [output::short_ns as fn(f64) -> String; Leg::ALL.len()],
+        ),
+    ];
+    for table in tables {
         let text = match format {
             Format::Markdown => table.to_markdown(),
             Format::Csv => table.to_csv(),
@@ -20,128 +53,119 @@ pub(super) fn print_tables(
         };
         output::print(&(text + "\n"))?;
     }
-    if record.outcome != Outcome::Done {
-        return Ok(());
-    }
-    let runs = record
-        .samples
-        .get("completion_s")
-        .map_or(0, |it| it.values.len());
-    let median = |name: &str| record.summary.get(name).map_or(0.0, |it| it.median);
-    output::print(&format!(
-        "completion {}, goodput {}bit/s: median of {runs} run(s); the tables are of the first; evidence: {}\n",
-        output::short_ns(median("completion_s") * 1e9),
-        output::short(median("goodput_bps")),
+    Ok(())
+}
+
+/// A sentence about when all applications had finished; `None` if the record has no such time.
+pub(super) fn completion(record: &Record) -> Option<String> {
+    let median = |name: &str| record.summary.get(name).map(|it| it.median);
+    Some(format!(
+        "completion {}, goodput {}bit/s; evidence: {}\n",
+        output::short_ns(median("completion_s")? * 1e9),
+        output::short(median("goodput_bps")?),
         output::evidence(record),
     ))
 }
 
-fn connections(system: &System) -> Table {
-    let mut table = Table::new([
-        Column::left("connection at"),
-        Column::right("bytes received"),
-        Column::right("answers"),
-        Column::right("finished"),
-        Column::right("Gbit/s"),
-        Column::right("sent again"),
-    ]);
-    for (name, host) in system.hosts() {
-        for flow in host.flows() {
-            let bytes = flow.endpoint.delivered_bytes();
-            let took_ps = flow.finished_ps.unwrap_or(0).saturating_sub(flow.opened_ps);
-            table.row([
-                format!("{name}, {}:{}", flow.peer.ip, flow.peer.port),
-                bytes.to_string(),
-                flow.answers.to_string(),
-                output::short_ns(flow.finished_ps.unwrap_or(0) as f64 / 1e3),
-                format!("{:.3}", bytes as f64 * 8e3 / took_ps.max(1) as f64),
-                flow.endpoint
-                    .sender()
-                    .statistics()
-                    .retransmissions
-                    .to_string(),
-            ]);
-        }
-    }
-    table
-}
-
-/// Utilisation and waiting of every part, until all applications had finished.
-fn parts(system: &System) -> Table {
-    let mut table = Table::new([
-        Column::left("part"),
-        Column::right("busy"),
-        Column::right("jobs"),
-        Column::right("mean wait"),
-        Column::right("dropped"),
-    ]);
-    let run_ps = system.kernel().now_ps();
-    let share = |busy_ps: u64, lanes: usize| {
-        output::percent(busy_ps as f64 / (run_ps as f64 * lanes as f64))
-    };
-    for (name, host) in system.hosts() {
-        let usage = host.usage();
-        table.row([
-            format!("{name}: cores"),
-            share(usage.busy_ps, host.cores()),
-            (usage.sent + usage.received).to_string(),
-            String::new(),
-            (usage.sum_wrong + usage.refused).to_string(),
-        ]);
-    }
-    for (name, card) in system.cards() {
-        for (stage, lanes, usage) in card.stages() {
-            table.row([
-                format!("card of {name}: {stage}"),
-                share(usage.busy_ps, lanes),
-                usage.jobs.to_string(),
-                output::short_ns(usage.waited_ps as f64 / 1e3 / usage.jobs.max(1) as f64),
-                usage.refused.to_string(),
-            ]);
-        }
-        for (way, usage) in ["DMA out", "DMA in"].into_iter().zip(card.dma()) {
-            table.row([
-                format!("card of {name}: {way}"),
-                share(usage.busy_ps, 1),
-                usage.jobs.to_string(),
-                output::short_ns(usage.waited_ps as f64 / 1e3 / usage.jobs.max(1) as f64),
-                String::new(),
-            ]);
-        }
-        let wire = card.wire_usage();
-        let dropped = card.usage().no_descriptor;
-        table.row([
-            format!("card of {name}: wire"),
-            share(wire.busy_ps, 1),
-            wire.sent.to_string(),
-            String::new(),
-            dropped.to_string(),
-        ]);
-    }
-    for (name, switch, ports) in system.switches() {
-        for (port, to) in ports.iter().enumerate() {
-            let wire = switch.wire_usage(port).unwrap_or_default();
-            table.row([
-                format!("{name}: wire to {to}"),
-                share(wire.busy_ps, 1),
-                wire.sent.to_string(),
-                String::new(),
-                (wire.dropped + wire.lost).to_string(),
-            ]);
-        }
-    }
-    table
-}
-
-/// The mean time of each leg of frames with payload, by the host that received them.
-fn legs(system: &System) -> Table {
-    let mut columns = vec![Column::left("frames received at")];
-    columns.extend(Leg::ALL.map(|leg| Column::right(leg.name().replace('_', " "))));
+/// A row for each thing, a column for each of its figures.
+fn table<const N: usize>(
+    lead: &str,
+    titles: &[&str],
+    figures: &BTreeMap<String, [Vec<f64>; N]>,
+    texts: [fn(f64) -> String; N],
+) -> Table {
+    let titles = titles.iter().map(|title| Column::right(*title));
+    let columns: Vec<Column> = [Column::left(lead)].into_iter().chain(titles).collect();
     let mut table = Table::new(columns);
-    for (name, host) in system.hosts().filter(|(_, host)| host.ways().frames > 0) {
-        let ways = host.ways();
-        let mean = |sum_ps: u64| output::short_ns(sum_ps as f64 / 1e3 / ways.frames as f64);
-        table.row([name.to_owned()].into_iter().chain(ways.legs_ps.map(mean)));
+    for (name, lists) in figures {
+        let cells = lists.iter().zip(texts).map(|(list, text)| cell(list, text));
+        table.row([name.clone()].into_iter().chain(cells));
     }
     table
+}
+
+/// The median of runs, with its interval unless all were the same.
+fn cell(list: &[f64], text: fn(f64) -> String) -> String {
+    let known: Vec<f64> = list
+        .iter()
+        .copied()
+        .filter(|value| !value.is_nan())
+        .collect();
+    let Some(summary) = summarize(&known) else {
+        return String::new();
+    };
+    let interval = summary.ci95_low.zip(summary.ci95_high);
+    match interval.map(|(low, high)| (text(low), text(high))) {
+        Some((low, high)) if low != high => {
+            format!("{} [{low}, {high}]", text(summary.median))
+        }
+        _ => text(summary.median),
+    }
+}
+
+/// A share to a tenth of a percent.
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// A row for each system.
+pub(super) fn for_people(records: &[Record]) -> Table {
+    let has = |metric: &str| records.iter().any(|it| it.summary.contains_key(metric));
+    let metrics = [
+        (
+            "completion_s",
+            "completion",
+            (|it| output::short_ns(it * 1e9)) as fn(f64) -> String,
+        ),
+        ("goodput_bps", "goodput bit/s", output::short),
+        ("transactions_per_s", "transactions/s", output::short),
+    ];
+    let metrics = metrics.into_iter().filter(|(metric, ..)| has(metric));
+    let metrics: Vec<_> = metrics.collect();
+    let mut columns = ["system", "set", "application", "digest"]
+        .map(Column::left)
+        .to_vec();
+    columns.extend(metrics.iter().map(|(_, title, _)| Column::right(*title)));
+    columns.push(Column::right("runs"));
+    columns.extend(["busiest", "evidence", "outcome"].map(Column::left));
+    let mut table = Table::new(columns);
+    for record in records {
+        let parameter = |name: &str| {
+            let value = record.parameters.get(name);
+            value.map_or(String::new(), ToString::to_string)
+        };
+        let samples = |name: &str| {
+            let samples = record.samples.get(name);
+            samples.map(|it| it.values.as_slice()).unwrap_or_default()
+        };
+        let mut row = ["system", "set", "application", "digest"]
+            .map(parameter)
+            .to_vec();
+        row.extend(
+            metrics
+                .iter()
+                .map(|(name, _, text)| cell(samples(name), *text)),
+        );
+        row.push(samples("completion_s").len().to_string());
+        row.push(busiest(record));
+        row.push(output::evidence(record).to_owned());
+        row.push(match &record.outcome {
+            Outcome::Done => "done".to_owned(),
+            _ => output::verdict(record),
+        });
+        table.row(row);
+    }
+    table
+}
+
+/// The kind of part that is busiest, and its share.
+fn busiest(record: &Record) -> String {
+    let shares = KINDS.iter().filter_map(|(metric, kind)| {
+        let share = record.summary.get(*metric)?.median;
+        Some((share, *kind))
+    });
+    let most = shares.max_by(|(one, _), (other, _)| one.total_cmp(other));
+    most.map_or(String::new(), |(share, kind)| {
+        format!("{kind}, {}", percent(share))
+    })
 }

@@ -47,7 +47,7 @@ impl<'a> Building<'a> {
             let Some((card, pcie_ps)) = card else {
                 continue;
             };
-            let host = host_of(self.description, number, self.prepare)?;
+            let host = host_of(self.description, number, self.prepare, self.seed)?;
             let weight = 5 * self.weights[number];
             let host = self.plan.add(&text.name, weight, host);
             hosts.push(self.plug(&text.name, card, (host, host::CARD), pcie_ps)?);
