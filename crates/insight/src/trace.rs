@@ -269,6 +269,12 @@ impl Analyser {
         self.complete(None);
         let mut tally = Tally::default();
         tally.add("instructions", self.instructions);
+        // What never occurred was counted too: of two lengths one may have a kind that the other lacks.
+        let kinds = Operation::ALL.map(Operation::name);
+        let others = ["load_store", "loading", "storing", "multiply", "undecoded"];
+        for name in kinds.into_iter().chain(others) {
+            tally.add(name, 0);
+        }
         for code in &self.codes {
             tally.add(code.instruction.operation.name(), code.times);
             tally.add("load_store", code.accessing);

@@ -61,6 +61,18 @@ impl Isa {
 }
 
 impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Scalar,
+        Self::Vector,
+        Self::Crypto,
+        Self::Float,
+        Self::Branch,
+        Self::Move,
+        Self::Other,
+        Self::Unknown,
+    ];
+
     /// The name of the count of such instructions.
     pub fn name(self) -> &'static str {
         match self {

@@ -70,7 +70,7 @@ impl Tally {
     fn integer(&self) -> Option<u64> {
         self.count("integer").or_else(|| {
             let scalar = self.count("scalar_integer")?;
-            // A kind that never occurred has no count.
+            // Another source may not tell these apart.
             let others = ["vector_integer", "crypto"].map(|kind| self.count(kind).unwrap_or(0));
             Some(scalar + others.iter().sum::<u64>())
         })
