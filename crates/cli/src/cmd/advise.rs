@@ -145,7 +145,7 @@ pub struct Args {
     /// How long each thread works before the first run
     #[arg(long, value_name = "TIME", help_heading = RUNS, value_parser = args::duration, default_value = "5ms")]
     warm_up: Duration,
-    /// Runs of each test; below 6 a number has no 95 % interval
+    /// Runs of each test: half of them in a first round of all tests, half in a second; below 6 a number has no 95 % interval
     #[arg(long, value_name = "COUNT", help_heading = RUNS, value_parser = args::count, default_value = "7")]
     repeat: u64,
     /// Goal pushdown: TPC-H's scale factor
@@ -184,10 +184,9 @@ fn check(matches: &ArgMatches, globals: &Globals) -> Result<(), Failure> {
     args.check(globals)
 }
 
-/// Both sides over sizes, batches and depths, in two modes and the host's time.
+/// Both sides over sizes, batches and depths, and the checks.
 fn cost(matches: &ArgMatches) -> Cost {
     const SET_UP: Duration = Duration::from_millis(60);
-    const MODES: u32 = 3;
     let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
     };
@@ -202,13 +201,20 @@ fn cost(matches: &ArgMatches) -> Cost {
             disk_bytes: 0,
         };
     }
+    // In a closed loop and again for the host's time, and for a replay once more for single jobs; checks in one mode, with both sides at each size.
+    let modes = if args.goal == Wanted::Slo { 3 } else { 2 };
     let shapes = args.size.0.len() * args.batches().len();
-    let held = if args.verify { shapes } else { 0 };
-    let tests = (shapes + held) * (1 + args.depth.0.len());
-    let tests = u32::try_from(tests).unwrap_or(u32::MAX);
+    let tests = shapes * (1 + args.depth.0.len()) * modes;
+    let held = if args.verify {
+        args.size.0.len() * 3
+    } else {
+        0
+    };
+    let [tests, held] = [tests, held].map(|it| u32::try_from(it).unwrap_or(u32::MAX));
+    let passes = u32::try_from(measure::PASSES).unwrap_or(1);
     Cost {
-        once: tests * (SET_UP + MODES * args.warm_up),
-        each_run: tests * MODES * args.seconds,
+        once: (passes * tests + held) * (SET_UP + args.warm_up),
+        each_run: (tests + held) * args.seconds,
         memory_bytes: 512 << 20,
         disk_bytes: 0,
     }

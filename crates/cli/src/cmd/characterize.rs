@@ -46,7 +46,8 @@ const VIEW: View = View {
     ],
     series: &["operator", "program", "backend"],
     sweeps: &[axis("size", "bytes per item", output::bytes)],
-    fixed: &["source", "geometry"],
+    // Programs have it, and their items are bytes.
+    fixed: &["source", "geometry", "work"],
     metrics: &[
         charted(
             "instructions_per_item",

@@ -28,6 +28,8 @@ const COMPONENTS_MAX: usize = 4;
 const ARROWS_MAX: usize = 10;
 /// Radars of a group that are open at first.
 const RADARS_OPEN: usize = 12;
+/// The title of the table of loadings.
+const LOADINGS: &str = "Loadings, with 95 % intervals over rows";
 /// The seed of random draws: the page of the same records is the same page.
 const SEED: u64 = 0x5eed;
 /// What the prefix of machine-independent figures is.
@@ -215,8 +217,16 @@ impl<'a> Group<'a> {
             html.push_str("<h4>Programs among operators</h4>");
             html.push_str(&table_html(&table));
         }
-        html.push_str("<h4>Loadings, with 95 % intervals over rows</h4>");
-        html + &table_html(&loadings(profile))
+        let table = table_html(&loadings(profile));
+        // Dozens of rows are for whoever asks.
+        let _ = match set.columns.len() <= FIGURES.len() {
+            true => write!(html, "<h4>{LOADINGS}</h4>{table}"),
+            false => write!(
+                html,
+                "<details class=\"more\"><summary>{LOADINGS}</summary>{table}</details>"
+            ),
+        };
+        html
     }
 }
 

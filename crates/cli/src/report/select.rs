@@ -274,9 +274,14 @@ impl<'a> Charted<'a> {
                 _ => format!("Published: {}; each number's source is in its record below.", work_of(figure)),
             });
         }
+        // Of several operators on one chart none is its subject.
         let subject = records
             .first()
-            .and_then(|record| record.parameters.get("operator"));
+            .and_then(|record| record.parameters.get("operator"))
+            .filter(|operator| {
+                let of = |record: &&Record| record.parameters.get("operator") == Some(*operator);
+                records.iter().all(of)
+            });
         let subject = subject.map_or_else(|| self.task.name.to_owned(), ToString::to_string);
         Chart {
             title: match x {

@@ -1,4 +1,5 @@
-//! Results of other programs, read into records: fio, iperf3, sysbench, stress-ng, perftest, DOCA Bench, Criterion.
+//! Results of other programs, read into records: fio, iperf3, sysbench, stress-ng, perftest, DOCA Bench, Criterion; and stress-ng's in the
+//! repository of Liu et al.
 //!
 //! A record says which program measured, what it was told, and the figures that it printed, in dpb's units. What dpb did not see stays empty: nothing was
 //! checked, no machine is described but by the name that the file or the caller gives. Most programs print one figure a run; the same test in
@@ -9,6 +10,7 @@ mod doca_bench;
 mod fio;
 mod iperf3;
 mod perftest;
+mod smartnic_wu;
 mod stress_ng;
 mod sysbench;
 
@@ -22,6 +24,7 @@ use super::record::{Outcome, Provenance, Record, SCHEMA_VERSION, Value, unique_i
 use crate::Evidence;
 
 pub use criterion::records as of_criterion;
+pub use smartnic_wu::Classes;
 
 /// The task of Criterion's records.
 pub const CRITERION: &str = "criterion";

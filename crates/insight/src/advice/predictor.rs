@@ -1,6 +1,6 @@
 //! What points say of loads between them: two predictors, the one that misses left-out points by less, and its interval.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dpb_core::measure::statistics::{median, median_ci95};
 
@@ -311,13 +311,19 @@ fn mean_error(folds: &[Fold]) -> Option<(f64, f64)> {
     Some((median(&sizes)?, squares / errors.len() as f64))
 }
 
-/// The spread of runs: half the width of a point's interval, as a difference of logarithms, the median over points.
+/// The spread of runs: half the width of the interval of a load's runs, as a difference of logarithms, the median over loads. Runs of one load that was
+/// measured several times are pooled.
 fn spread(points: &[&Point], quantity: Quantity) -> f64 {
-    let halves = points.iter().filter_map(|point| {
-        let runs = match quantity {
+    let mut by_load: BTreeMap<(u64, u64, u64, u64), Vec<f64>> = BTreeMap::new();
+    for point in points {
+        let load = &point.load;
+        let runs = by_load.entry((load.batch, load.size, load.depth, load.threads));
+        runs.or_default().extend(match quantity {
             Quantity::Time => &point.runs_ns,
             Quantity::HostTime => &point.host_runs_ns,
-        };
+        });
+    }
+    let halves = by_load.values().filter_map(|runs| {
         let (low, high) = median_ci95(runs).filter(|(low, _)| *low > 0.0)?;
         Some((high / low).ln() / 2.0)
     });

@@ -111,6 +111,32 @@ fn pieces_of_an_access_are_one_and_repetitions_are_one_instruction() {
     assert_eq!(count(&tally, "storing"), 1);
 }
 
+/// A length that is the first to meet an instruction of a kind, or has instructions that it does not come to, is still the same program.
+#[test]
+fn kinds_that_one_length_lacks_are_subtracted() {
+    let counted = |has_vector: bool| {
+        let mut analyser = Analyser::new(Isa::X86, OPTIONS);
+        let dec = analyser.define(LOOP[1].0, LOOP[1].1).expect("defined");
+        let wide = [0xc5, 0xfe, 0x6f, 0x03];
+        let vector = has_vector.then(|| analyser.define(0x2000, &wide).expect("defined"));
+        for id in [Some(dec), vector].into_iter().flatten() {
+            analyser.execute(id);
+        }
+        analyser.finish()
+    };
+    let difference = counted(true).since(&counted(false)).expect("a longer run");
+    assert_eq!(count(&difference, "instructions"), 1);
+    assert_eq!(count(&difference, "move"), 1);
+    assert_eq!(count(&difference, "scalar_integer"), 0);
+    let nothing = Analyser::new(Isa::X86, OPTIONS).finish();
+    assert!(
+        nothing
+            .iter()
+            .map(|it| it.0)
+            .eq(counted(true).iter().map(|it| it.0))
+    );
+}
+
 #[test]
 fn code_that_changes_is_another_instruction() {
     let mut analyser = Analyser::new(Isa::X86, OPTIONS);

@@ -10,6 +10,10 @@ use super::{Args, Wanted};
 use crate::cmd::replay;
 use crate::exit::Failure;
 
+/// How often both sides are measured, one behind the other: only so is what a machine does from one minute to the next among the errors that
+/// intervals are made of. Each time takes its part of the runs.
+pub(super) const PASSES: u64 = 2;
+
 /// Both sides, over sizes and batches; the device over depths too.
 pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
     let numbers = |list: &[u64]| joined(list.iter().copied());
@@ -20,8 +24,9 @@ pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
     }
     let mut threads = BTreeSet::from([1]);
     threads.insert(args.threads);
+    let both = [(args.host.as_str(), &[1u64][..]), (device, &of_device)];
     let mut records = Vec::new();
-    for (backend, depths) in [(args.host.as_str(), &[1u64][..]), (device, &of_device)] {
+    for (backend, depths) in (0..PASSES).flat_map(|_| both) {
         let mut words = of_operator(args);
         words.extend(flags([
             ("backend", backend.to_owned()),
@@ -30,8 +35,12 @@ pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
             ("depth", numbers(depths)),
             ("threads", joined(threads.iter().copied())),
         ]));
-        words.extend(runs(args));
-        words.extend(["--latency", "--host-cpu"].map(str::to_owned));
+        words.extend(runs(args, args.repeat.div_ceil(PASSES)));
+        words.push("--host-cpu".to_owned());
+        // Only a replay needs the times of single jobs.
+        if args.goal == Wanted::Slo {
+            words.push("--latency".to_owned());
+        }
         records.extend(replay::again(&words)?);
     }
     Ok(records)
@@ -66,7 +75,7 @@ pub(super) fn commands(args: &Args, advisor: &Advisor, advice: &Advice) -> Vec<V
                 ("depth", depth.to_string()),
                 ("threads", threads.to_string()),
             ]));
-            words.extend(runs(args));
+            words.extend(runs(args, args.repeat));
             match (rate, args.goal) {
                 (Some(rate), _) => words.extend(flags([
                     ("mode", "open".to_owned()),
@@ -98,7 +107,7 @@ fn of_operator(args: &Args) -> Vec<String> {
     words
 }
 
-fn runs(args: &Args) -> Vec<String> {
+fn runs(args: &Args, repeat: u64) -> Vec<String> {
     // An open loop needs time for its tail.
     let seconds = match args.goal {
         Wanted::Slo => args.seconds.max(Duration::from_millis(200)),
@@ -107,7 +116,7 @@ fn runs(args: &Args) -> Vec<String> {
     flags([
         ("seconds", seconds.as_secs_f64().to_string()),
         ("warm-up", args.warm_up.as_secs_f64().to_string()),
-        ("repeat", args.repeat.to_string()),
+        ("repeat", repeat.to_string()),
         ("seed", args.seed.to_string()),
     ])
 }

@@ -2,7 +2,7 @@
 //! for the link that was named; --verify measures with that link's pace.
 
 use dpb_core::Evidence;
-use dpb_core::measure::statistics::median;
+use dpb_core::measure::statistics::{median, median_ci95};
 use dpb_core::measure::{Ratio, Record, Summary};
 use dpb_insight::advice::pushdown::Tables;
 use dpb_insight::advice::{Decided, Decision, Estimate, Held, Score, Threshold, Verdict};
@@ -34,7 +34,7 @@ struct Ran {
 /// What was measured without a pace.
 #[derive(Clone, Debug)]
 struct Known {
-    fetch: Ran,
+    fetch: [Ran; 2],
     push: [Ran; 2],
     link_bytes_per_s: f64,
 }
@@ -44,11 +44,8 @@ pub(super) fn run(args: &Args, kept: &mut Kept, globals: &Globals) -> Result<(),
     let bits_per_s = args.link.unwrap_or(0.0);
     let records = measured(args, 0.0, &MEASURED)?;
     let known = Known {
-        fetch: ran(&records, "fetch", MEASURED[0])?,
-        push: [
-            ran(&records, "dpb", MEASURED[0])?,
-            ran(&records, "dpb", MEASURED[1])?,
-        ],
+        fetch: both(&records, "fetch")?,
+        push: both(&records, "dpb")?,
         link_bytes_per_s: bits_per_s / 8.0,
     };
     known
@@ -127,6 +124,12 @@ fn measured(args: &Args, link_gbps: f64, selectivities: &[f64]) -> Result<Vec<Re
     replay::again(&words)
 }
 
+/// A scheme at both measured selectivities.
+fn both(records: &[Record], scheme: &str) -> Result<[Ran; 2], Failure> {
+    let [few, many] = MEASURED;
+    Ok([ran(records, scheme, few)?, ran(records, scheme, many)?])
+}
+
 fn ran(records: &[Record], scheme: &str, selectivity: f64) -> Result<Ran, Failure> {
     let is = |record: &&Record| {
         let text = |name: &str| record.parameters.get(name).map(ToString::to_string);
@@ -170,29 +173,49 @@ impl Ran {
     fn seconds(&self) -> f64 {
         median(&self.runs_s).unwrap_or(f64::NAN)
     }
+
+    /// Half the width of the median's interval, as a difference of logarithms; of too few runs that of all of them.
+    fn spread(&self) -> f64 {
+        let ends = |(low, high): (f64, f64), &run: &f64| (low.min(run), high.max(run));
+        let all = || self.runs_s.iter().fold((f64::INFINITY, 0.0), ends);
+        let (low, high) = median_ci95(&self.runs_s).unwrap_or_else(all);
+        (high / low).ln() / 2.0
+    }
 }
 
 impl Known {
-    /// Table, link and filters at a selectivity. A scan that sends more rows is slower, so its time lies on the line between those measured.
+    /// Table, link and filters at a selectivity. Whoever filters is slower if more rows qualify, so both times lie on the lines between those
+    /// measured.
     fn at(&self, selectivity: f64) -> Tables {
-        let [few, many] = &self.push;
         let share = (selectivity - MEASURED[0]) / (MEASURED[1] - MEASURED[0]);
-        let scan_s = few.seconds() + share * (many.seconds() - few.seconds());
-        let filter_s = (self.fetch.seconds() - self.fetch.transfer_s).max(1e-9);
+        let between = |few: f64, many: f64| (few + share * (many - few)).max(1e-9);
+        let filter_s = |ran: &Ran| ran.seconds() - ran.transfer_s;
+        let [few, many] = &self.push;
+        let scan_s = between(few.seconds(), many.seconds());
+        let filter_s = between(filter_s(&self.fetch[0]), filter_s(&self.fetch[1]));
         Tables {
-            rows: self.fetch.tuples,
-            file_bytes: self.fetch.bytes,
+            rows: self.fetch[0].tuples,
+            file_bytes: self.fetch[0].bytes,
             row_bytes: many.bytes / many.rows,
             link_bytes_per_s: self.link_bytes_per_s,
-            scan_rows_per_s: few.tuples / scan_s.max(1e-9),
-            filter_rows_per_s: self.fetch.tuples / filter_s,
+            scan_rows_per_s: few.tuples / scan_s,
+            filter_rows_per_s: self.fetch[0].tuples / filter_s,
         }
+    }
+
+    /// Seconds of a fetch and of a scan at the storage: the bounds, wider by the spread of the runs that they rest on.
+    fn seconds(&self, selectivity: f64) -> [Estimate; 2] {
+        let tables = self.at(selectivity);
+        let spread = |runs: &[Ran; 2]| runs.iter().map(Ran::spread).fold(0.0, f64::max);
+        [
+            tables.fetch_s().widened(spread(&self.fetch)),
+            tables.push_s(selectivity).widened(spread(&self.push)),
+        ]
     }
 
     /// How much faster the storage is.
     fn gain(&self, selectivity: f64) -> Estimate {
-        let tables = self.at(selectivity);
-        let (fetch, push) = (tables.fetch_s(), tables.push_s(selectivity));
+        let [fetch, push] = self.seconds(selectivity);
         Estimate {
             value: fetch.value / push.value,
             low: fetch.low / push.high,
@@ -201,27 +224,17 @@ impl Known {
     }
 
     fn frozen(&self) -> String {
-        let lines = HELD.map(|share| {
-            let tables = self.at(share);
-            format!(
-                "{share} {:?} {:?}\n",
-                tables.fetch_s(),
-                tables.push_s(share)
-            )
-        });
+        let lines = HELD.map(|share| format!("{share} {:?}\n", self.seconds(share)));
         dpb_insight::advice::advisor::hash_of(&lines.concat())
     }
 
     fn score(&self, paced: &[Record]) -> Result<Score, Failure> {
         let (mut held, mut decided) = (Vec::new(), Vec::new());
         for share in HELD {
-            let tables = self.at(share);
+            let [fetch_s, push_s] = self.seconds(share);
             let fetch = ran(paced, "fetch", share)?;
             let push = ran(paced, "dpb", share)?;
-            for (scheme, predicted, side) in [
-                ("fetch", tables.fetch_s(), &fetch),
-                ("dpb", tables.push_s(share), &push),
-            ] {
+            for (scheme, predicted, side) in [("fetch", fetch_s, &fetch), ("dpb", push_s, &push)] {
                 // In nanoseconds, as everything else that is scored.
                 held.push(Held {
                     name: format!("{scheme} at {}", percent(share)),
@@ -248,9 +261,12 @@ impl Known {
     fn record(&self, args: &Args, decision: &Decision, said: &str, hash: &str) -> Record {
         let evidence = Evidence::Predicted {
             model: "bounds of fetch and scan".to_owned(),
-            from: [&self.fetch.id, &self.push[0].id, &self.push[1].id]
-                .map(Clone::clone)
-                .into(),
+            from: self
+                .fetch
+                .iter()
+                .chain(&self.push)
+                .map(|ran| ran.id.clone())
+                .collect(),
         };
         let mut record = Record::new("advise", evidence, args.seed)
             .with("goal", "pushdown")
@@ -316,8 +332,7 @@ fn text(known: &Known, args: &Args, said: &str, hash: &str, score: Option<&Score
         Column::left("advice"),
     ]);
     for share in HELD {
-        let tables = known.at(share);
-        let (fetch, push) = (tables.fetch_s(), tables.push_s(share));
+        let [fetch, push] = known.seconds(share);
         table.row([
             percent(share),
             format!("{:.3}", fetch.value),

@@ -3,10 +3,9 @@
 //! `results/stress-ng/SITE/PLATFORM/…/sequential-all_60s.yaml.1` and so on are what stress-ng wrote in each run; the means in the files beside them are not read.
 //! `benchmarks/stress-ng/scripts/stressor_classes.txt` has each stressor's classes.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use dpb_core::measure::import::{Origin, Program};
+use dpb_core::measure::import::{Classes, Origin};
 use dpb_core::measure::{Evidence, Record};
 
 use super::{folders_of, read};
@@ -32,7 +31,7 @@ pub(super) fn is_copy(folder: &Path) -> bool {
 /// # Errors
 /// If a file cannot be read, or is none of stress-ng's.
 pub(super) fn records(folder: &Path) -> Result<Vec<Record>, Failure> {
-    let classes = classes(&read(&folder.join(CLASSES))?);
+    let classes = Classes::read(&read(&folder.join(CLASSES))?);
     let mut records = Vec::new();
     for site in folders_of(&folder.join(RESULTS))? {
         for platform in folders_of(&site)? {
@@ -40,16 +39,7 @@ pub(super) fn records(folder: &Path) -> Result<Vec<Record>, Failure> {
             runs(&platform, DEPTH_MAX, &mut files)?;
             for file in files {
                 let shown = file.strip_prefix(folder).unwrap_or(&file);
-                let mut own = of_run(&file, shown, &name(&platform))?;
-                for record in &mut own {
-                    let stressor = record.parameters.get("stressor").map(ToString::to_string);
-                    if let Some(classes) = stressor.and_then(|name| classes.get(&name)) {
-                        record
-                            .parameters
-                            .insert("classes".to_owned(), classes.as_str().into());
-                    }
-                }
-                records.extend(own);
+                records.extend(of_run(&file, shown, &name(&platform), &classes)?);
             }
         }
     }
@@ -63,7 +53,12 @@ pub(super) fn records(folder: &Path) -> Result<Vec<Record>, Failure> {
 }
 
 /// The records of one run, whose file is `shown` in the repository.
-fn of_run(file: &Path, shown: &Path, platform: &str) -> Result<Vec<Record>, Failure> {
+fn of_run(
+    file: &Path,
+    shown: &Path,
+    platform: &str,
+    classes: &Classes,
+) -> Result<Vec<Record>, Failure> {
     let work = works().iter().find(|work| work.source.short == SHORT);
     let known = work.iter().flat_map(|work| &work.platforms);
     let cpu = known
@@ -81,7 +76,7 @@ fn of_run(file: &Path, shown: &Path, platform: &str) -> Result<Vec<Record>, Fail
             ),
         },
     };
-    let read = Program::StressNg.records(&read(file)?, &origin);
+    let read = classes.run(&read(file)?, &origin);
     let mut records =
         read.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
     if let Some(cpu) = cpu {
@@ -122,14 +117,4 @@ fn name(folder: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
-}
-
-/// Each stressor's classes: a line has the stressor's name, tabs, and the classes between bars.
-fn classes(text: &str) -> BTreeMap<String, String> {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let named = lines.filter_map(|line| line.split_once('\t'));
-    let named = named.filter(|(name, _)| *name != "STRESSOR");
-    named
-        .map(|(name, classes)| (name.to_owned(), classes.trim().to_owned()))
-        .collect()
 }

@@ -299,3 +299,21 @@ fn every_record_has_a_metric_that_its_program_declares() {
         }
     }
 }
+
+/// The classes are those of lines of the repository's `stressor_classes.txt`.
+#[test]
+fn a_run_of_liu_et_al_has_the_classes_of_its_stressors() {
+    let table = "# Number of stressors: 250\n\nSTRESSOR\tCLASSES\n\naccess\t\tFILESYSTEM | OS\nbranch\t\tCPU\nmemrate\t\tMEMORY\r\nno tab\n";
+    let classes = Classes::read(table);
+    assert_eq!(classes.of("access"), Some("FILESYSTEM | OS"));
+    assert_eq!(classes.of("branch"), Some("CPU"));
+    assert_eq!((classes.of("STRESSOR"), classes.of("no tab")), (None, None));
+    let [branch, memrate] = &classes.run(STRESS_NG_YAML, &origin()).unwrap()[..] else {
+        panic!("two")
+    };
+    assert_eq!(branch.parameters["classes"], Value::Text("CPU".into()));
+    assert_eq!(memrate.parameters["classes"], Value::Text("MEMORY".into()));
+    let unknown = Classes::default().run(STRESS_NG_YAML, &origin()).unwrap();
+    assert!(!unknown[0].parameters.contains_key("classes"));
+    assert!(classes.run("branch\tCPU\n", &origin()).is_err());
+}

@@ -249,6 +249,35 @@ fn a_hidden_term_widens() {
     );
 }
 
+/// A machine that is slower by a quarter in one minute than in the next. Points of both minutes know it, points of one do not.
+#[test]
+fn what_changes_between_rounds_is_in_the_interval() {
+    let slow = 1.25;
+    let round = |slower: f64| {
+        let mut records = of_engine(&PLAIN, &SIZES);
+        for samples in records.iter_mut().flat_map(|it| it.samples.values_mut()) {
+            samples.values.iter_mut().for_each(|rate| *rate /= slower);
+        }
+        records
+    };
+    let host = side(&of_host(&SIZES));
+    let advisor = |rounds: &[f64]| {
+        let records: Vec<Record> = rounds.iter().flat_map(|&slower| round(slower)).collect();
+        Advisor::new(host.clone(), side(&records)).expect("advice")
+    };
+    let held = |advisor: &Advisor| {
+        let loads = [256, 2048, 16_384, 131_072].map(|size| load(1, size, 8));
+        let truths =
+            loads.map(|load| [1.0, slow].map(|by| (load, by * PLAIN.closed_loop_ns(&load))));
+        let held = |(load, known): &(Load, f64)| {
+            advisor.time(true).at(load).expect("inside").holds(*known)
+        };
+        truths.as_flattened().iter().filter(|it| held(it)).count()
+    };
+    assert_eq!(held(&advisor(&[1.0, slow])), 8);
+    assert_eq!(held(&advisor(&[1.0])), 4);
+}
+
 #[test]
 fn latency_throughput_and_cores_have_their_thresholds() {
     let advisor = advisor();
@@ -388,6 +417,19 @@ fn too_few_points_carry_no_advice() {
     let refused = Advisor::new(side(&of_host(sizes)), side(&of_engine(&PLAIN, sizes)));
     let why = refused.expect_err("eight shapes").0;
     assert!(why.contains("8 shapes"), "{why}");
+}
+
+/// On a busy machine a few jobs wait for milliseconds: the mean is long, the median short, and the units fit.
+#[test]
+fn a_long_tail_is_no_wrong_unit() {
+    let read = |p99: f64| {
+        let mut record = record("engine", Executor::Device, &load(1, 64, 1), 1e6);
+        record.sample("latency_ns_p50", vec![1000.0; 7]);
+        record.sample("latency_ns_p99", vec![p99; 7]);
+        Side::of(&[&record]).map(|side| side.points[0].job_ns)
+    };
+    assert_eq!(read(4e6).map(f64::round), Ok(1e6));
+    assert!(read(1100.0).expect_err("no tail").0.contains("units"));
 }
 
 #[test]
