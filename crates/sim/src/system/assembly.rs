@@ -1,19 +1,28 @@
 //! A described system, put together and run.
 
+pub mod report;
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{Operator, SetupError};
 
-use super::description::{
-    Description, DescriptionError, DigestText, HostText, PCIE_PS, picoseconds, refuse,
-};
-use super::{
-    Address, Card, CardModel, Host, Listening, Message, Opening, Protection, Switch, Wire,
-    WireModel, card, host,
-};
+use super::card::{self, Card, CardModel};
+use super::datagrams::{ServiceModel, SourceModel};
+use super::description::{Description, DigestText, HostText, PCIE_PS};
+use super::headers::Address;
+use super::host::{self, Host, Listening, Opening};
+use super::journey::Place;
+use super::message::Message;
+use super::protect::Protection;
+use super::refusal::{DescriptionError, picoseconds, refuse};
+use super::sources::{WAITING, check_payload, rate};
+use super::switch::Switch;
+use super::trace::{Trace, Track};
+use super::watch::Watch;
+use super::wire::{Wire, WireModel};
 use crate::kernel::{ComponentId, Kernel, MILLISECOND_PS, Plan, RunError, SECOND_PS};
 
 /// Prepares an operator by its name: the digests of a system.
@@ -70,8 +79,9 @@ impl System {
             let (mut model, _) = description.link[link].model()?;
             // The card's ring is what waits; nothing is dropped between it and the wire.
             model.queue_bytes = u64::MAX;
-            let (card, pcie_ps) = card_of(description, text, wire(model, &text.name, 0), prepare)?;
-            let host = host_of(description, number, prepare)?;
+            let wire = wire(model, &text.name, 0);
+            let (card, pcie_ps) = card_of(description, text, wire, prepare, seed)?;
+            let host = host_of(description, number, prepare, seed)?;
             let host = plan.add(&text.name, 2, host);
             let card = plan.add(&format!("card of {}", text.name), 2, card);
             plan.join((host, host::CARD), (card, card::HOST), pcie_ps)
@@ -86,7 +96,11 @@ impl System {
                 .iter()
                 .map(|&(port, link)| Ok(wire(description.link[link].model()?.0, &text.name, port)))
                 .collect();
-            let switch = plan.add(&text.name, 1, Switch::new(text.model()?, wires?));
+            let mut switch = Switch::new(text.model()?, wires?);
+            for (host, port) in links.ways_from(description, number) {
+                switch.learn(address(host).mac, port);
+            }
+            let switch = plan.add(&text.name, 1, switch);
             ends.push((switch, (0..joined.len()).collect()));
             let others = joined.iter().map(|&(_, link)| {
                 let [a, b] = &description.link[link].ends;
@@ -116,7 +130,76 @@ impl System {
         })
     }
 
-    /// Runs until all applications have finished, or the limit is reached. True if they have finished.
+    /// Lets the system be observed from its start. With `keeps`, hosts keep account of where the time of frames went ([`report::account`]). Traces are
+    /// written in the order of virtual time.
+    ///
+    /// # Panics
+    /// If there is a trace, and the kernel runs on more than one thread: then nothing has one order.
+    pub fn observe(&mut self, keeps: bool, trace: Option<&Arc<Mutex<Trace>>>) {
+        assert!(
+            trace.is_none() || self.kernel.threads() == 1,
+            "a system that is traced runs on one thread"
+        );
+        let keeps = keeps || trace.is_some();
+        let mut next = 0;
+        let mut watch = |places: usize| {
+            let first = Place(next);
+            next += places as u16;
+            Watch::new(first, keeps, trace.cloned())
+        };
+        for (_, host, card) in &self.hosts {
+            if let Some(host) = self.kernel.component_mut::<Host>(*host) {
+                let places = host.parts().len();
+                host.watch_by(watch(places), keeps);
+            }
+            if let Some(card) = self.kernel.component_mut::<Card>(*card) {
+                let places = card.parts().len() - 1;
+                let own = watch(places);
+                card.watch_by(own, watch(1));
+            }
+        }
+        for (_, switch, ports) in &self.switches {
+            if let Some(switch) = self.kernel.component_mut::<Switch>(*switch) {
+                let own = watch(1);
+                let wires: Vec<Watch> = ports.iter().map(|_| watch(1)).collect();
+                switch.watch_by(own, wires);
+            }
+        }
+    }
+
+    /// The places of the system, in their order.
+    pub fn tracks(&self) -> Vec<Track> {
+        let mut tracks = Vec::new();
+        let mut track = |name: String, interface: Option<String>| {
+            let place = Place(tracks.len() as u16);
+            tracks.push(Track {
+                place,
+                name,
+                interface,
+            });
+        };
+        for ((name, host), (_, card)) in self.hosts().zip(self.cards()) {
+            for part in host.parts() {
+                track(format!("{name}: {}", part.name), None);
+            }
+            let parts = card.parts();
+            let last = parts.len() - 1;
+            for (number, part) in parts.into_iter().enumerate() {
+                let interface = (number == last).then(|| name.to_owned());
+                track(format!("card of {name}: {}", part.name), interface);
+            }
+        }
+        for (name, _, ports) in self.switches() {
+            track(format!("{name}: forwarding"), None);
+            for port in ports {
+                let interface = Some(format!("{name}: {port}"));
+                track(format!("{name}: wire to {port}"), interface);
+            }
+        }
+        tracks
+    }
+
+    /// Runs until all applications have finished, and no datagram is under way, or the limit is reached. True if they have finished.
     ///
     /// # Errors
     /// If a part fails.
@@ -125,7 +208,8 @@ impl System {
         while self.kernel.now_ps() < self.limit_ps {
             let step_ps = self.kernel.now_ps() + 5 * MILLISECOND_PS;
             self.kernel.run_until(step_ps.min(self.limit_ps))?;
-            if self.hosts().all(|(_, host)| host.has_finished()) {
+            let has_finished = self.hosts().all(|(_, host)| host.has_finished());
+            if has_finished && report::in_flight(self) == 0 {
                 return Ok(true);
             }
         }
@@ -198,6 +282,33 @@ fn names(description: &Description) -> Result<BTreeMap<&str, Part>, DescriptionE
 struct Links(Vec<[End; 2]>);
 
 impl Links {
+    /// The hosts, each with the port of the switch that the shortest way from the host comes in at.
+    fn ways_from(&self, description: &Description, switch: usize) -> Vec<(usize, usize)> {
+        let hosts = description.host.len();
+        let mut ways = Vec::new();
+        for host in 0..hosts {
+            let mut seen = BTreeMap::from([(host, None)]);
+            let mut waiting = std::collections::VecDeque::from([host]);
+            while let Some(part) = waiting.pop_front() {
+                for (_, link) in self.of(part) {
+                    let other = self.0[link].iter().find(|end| end.part != part);
+                    let Some(end) = other.filter(|end| !seen.contains_key(&end.part)) else {
+                        continue;
+                    };
+                    seen.insert(end.part, Some(end.port));
+                    // A host hands nothing on.
+                    if end.part >= hosts {
+                        waiting.push_back(end.part);
+                    }
+                }
+            }
+            if let Some(Some(port)) = seen.get(&(hosts + switch)) {
+                ways.push((host, *port));
+            }
+        }
+        ways
+    }
+
     /// The ports of a part, each with its link.
     fn of(&self, part: usize) -> Vec<(usize, usize)> {
         let ends = self.0.iter().enumerate();
@@ -281,6 +392,7 @@ fn host_of(
     description: &Description,
     number: usize,
     prepare: Prepare<'_>,
+    seed: u64,
 ) -> Result<Host, DescriptionError> {
     let text = &description.host[number];
     let config = description.tcp.config()?;
@@ -302,7 +414,7 @@ fn host_of(
                 port: connect.port,
                 ..address(to)
             },
-            application: connect.application()?,
+            application: connect.application(seed_of(seed, &text.name, REQUESTS + count))?,
             config,
         });
     }
@@ -318,13 +430,94 @@ fn host_of(
         })
         .collect();
     let protection = protection(text.digest.as_ref(), prepare)?;
-    Ok(Host::new(
+    let host = Host::new(
         text.model()?,
         address(number),
         openings,
         listening?,
         protection,
-    ))
+    );
+    let sources = sources_of(description, number, seed)?;
+    let host = host.with_datagrams(sources, services_of(text, description)?);
+    Ok(
+        match text.digest.as_ref().map(DigestText::times).transpose()? {
+            Some(Some(times)) => host.with_digest_times(times, seed_of(seed, &text.name, DIGESTS)),
+            _ => host,
+        },
+    )
+}
+
+/// Places of seeds, apart from those of a part's wires.
+const REQUESTS: usize = 1 << 16;
+const DATAGRAMS: usize = 2 << 16;
+const STAGES: usize = 3 << 16;
+const DIGESTS: usize = 4 << 16;
+
+/// The port that a host's first source of datagrams sends from.
+const SOURCE_PORT: u16 = 50_000;
+
+fn sources_of(
+    description: &Description,
+    number: usize,
+    seed: u64,
+) -> Result<Vec<SourceModel>, DescriptionError> {
+    let text = &description.host[number];
+    let mtu = description.tcp.mtu.unwrap_or(1500);
+    let mut sources = Vec::new();
+    for (count, offer) in text.offer.iter().enumerate() {
+        let what = format!("`{}` offers datagrams to `{}`", text.name, offer.to);
+        let to = description.host.iter().position(|it| it.name == offer.to);
+        let Some(to) = to.filter(|&to| to != number) else {
+            return refuse(format!("{what}, which is no other host"));
+        };
+        let serves = &description.host[to].serve;
+        let Some(serve) = serves.iter().find(|it| it.port == offer.port) else {
+            return refuse(format!("{what}, which does not serve port {}", offer.port));
+        };
+        if offer.answered != serve.answer_bytes.is_some() {
+            return refuse(format!(
+                "{what}: answered and answer_bytes of port {} belong together",
+                offer.port
+            ));
+        }
+        sources.push(SourceModel {
+            port: SOURCE_PORT + count as u16,
+            to: Address {
+                port: offer.port,
+                ..address(to)
+            },
+            rate: rate(&what, offer.rate_per_s, offer.gaps.as_deref())?,
+            at_ps: picoseconds("at_us", offer.at_us, 1e6)?,
+            sizes: offer.sizes(&what, &description.sizes, mtu)?,
+            count: offer.count,
+            waiting_max: offer.waiting.unwrap_or(WAITING),
+            is_answered: offer.answered,
+            seed: seed_of(seed, &text.name, DATAGRAMS + count),
+        });
+    }
+    Ok(sources)
+}
+
+fn services_of(
+    text: &HostText,
+    description: &Description,
+) -> Result<Vec<ServiceModel>, DescriptionError> {
+    let mtu = description.tcp.mtu.unwrap_or(1500);
+    let mut services: Vec<ServiceModel> = Vec::new();
+    for serve in &text.serve {
+        if services.iter().any(|it| it.port == serve.port) {
+            return refuse(format!("`{}` serves port {} twice", text.name, serve.port));
+        }
+        if let Some(bytes) = serve.answer_bytes {
+            check_payload(&format!("`{}`, answer_bytes", text.name), bytes, mtu)?;
+        }
+        services.push(ServiceModel {
+            port: serve.port,
+            answer_bytes: serve.answer_bytes,
+            waiting_max: serve.waiting.unwrap_or(WAITING),
+        });
+    }
+    Ok(services)
 }
 
 /// The card of a host, and the latency between both.
@@ -333,6 +526,7 @@ fn card_of(
     host: &HostText,
     wire: Wire,
     prepare: Prepare<'_>,
+    seed: u64,
 ) -> Result<(Card, u64), DescriptionError> {
     let Some(text) = description.card.iter().find(|it| it.host == host.name) else {
         return Ok((
@@ -341,8 +535,11 @@ fn card_of(
         ));
     };
     let (model, pcie_ps) = text.model()?;
-    let stages: Result<Vec<_>, _> = text.stage.iter().map(|stage| stage.model()).collect();
-    let stages = stages?;
+    let stages = text.stage.iter().enumerate().map(|(number, stage)| {
+        let seed = seed_of(seed, &host.name, STAGES + number);
+        stage.model(text, seed)
+    });
+    let stages = stages.collect::<Result<Vec<_>, _>>()?;
     let protection = protection(text.digest.as_ref(), prepare)?;
     if protection.is_some() && stages.is_empty() {
         return refuse(format!(
@@ -350,7 +547,8 @@ fn card_of(
             host.name
         ));
     }
-    Ok((Card::new(model, wire, stages, protection), pcie_ps))
+    let card = Card::new(model, wire, stages, protection);
+    Ok((card.sharing(text.shared()?), pcie_ps))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 
 use std::net::Ipv4Addr;
 
+use super::journey::Journey;
+
 /// An Ethernet frame without its frame check sequence, and what has become of it.
 #[derive(Clone, Debug)]
 pub struct Frame {
@@ -83,96 +85,6 @@ impl Stream {
     }
 }
 
-/// The parts of a frame's way, for which its time is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leg {
-    /// Waiting for a core of a host.
-    HostQueue,
-    /// The network stack of a host, and what the host computes for the frame.
-    HostWork,
-    /// Descriptors, doorbells and DMA between host and card.
-    Bus,
-    /// Waiting in the card for an interrupt to be raised.
-    Interrupt,
-    /// Waiting for an engine or a core of the card.
-    EngineQueue,
-    /// The work of an engine or a core of the card.
-    EngineWork,
-    /// Waiting for a wire.
-    WireQueue,
-    /// Bits on the wire, and their way.
-    Wire,
-    /// The inside of a switch.
-    Switch,
-}
-
-impl Leg {
-    /// All legs.
-    pub const ALL: [Self; 9] = [
-        Self::HostQueue,
-        Self::HostWork,
-        Self::Bus,
-        Self::Interrupt,
-        Self::EngineQueue,
-        Self::EngineWork,
-        Self::WireQueue,
-        Self::Wire,
-        Self::Switch,
-    ];
-
-    /// The name in records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::HostQueue => "host_queue",
-            Self::HostWork => "host_work",
-            Self::Bus => "bus",
-            Self::Interrupt => "interrupt",
-            Self::EngineQueue => "engine_queue",
-            Self::EngineWork => "engine_work",
-            Self::WireQueue => "wire_queue",
-            Self::Wire => "wire",
-            Self::Switch => "switch",
-        }
-    }
-}
-
-/// The way of a frame: when it began, and how long each leg took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Journey {
-    /// The time at which the frame came to be, in picoseconds.
-    pub born_ps: u64,
-    counted_ps: u64,
-    legs_ps: [u64; Leg::ALL.len()],
-}
-
-impl Journey {
-    /// A way that begins now.
-    pub fn begin(now_ps: u64) -> Self {
-        Self {
-            born_ps: now_ps,
-            counted_ps: now_ps,
-            legs_ps: [0; Leg::ALL.len()],
-        }
-    }
-
-    /// Counts the time since the last call for this leg.
-    #[inline]
-    pub fn pass(&mut self, leg: Leg, now_ps: u64) {
-        self.legs_ps[leg as usize] += now_ps - self.counted_ps;
-        self.counted_ps = now_ps;
-    }
-
-    /// The time of a leg so far, in picoseconds.
-    pub fn leg_ps(&self, leg: Leg) -> u64 {
-        self.legs_ps[leg as usize]
-    }
-
-    /// The time that is counted so far, in picoseconds: the sum of all legs.
-    pub fn total_ps(&self) -> u64 {
-        self.counted_ps - self.born_ps
-    }
-}
-
 /// The reason why bytes are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoFrame {
@@ -241,6 +153,16 @@ impl Frame {
             Body::Stream(_, bytes) => *bytes as usize,
             Body::Bytes(bytes) => bytes.len(),
         }
+    }
+
+    /// The bytes behind the headers, without a trailer: those of a datagram may begin in [`Frame::head`].
+    pub fn payload_bytes(&self) -> usize {
+        let is_datagram = self.ipv4().is_some_and(|(.., protocol)| protocol == UDP);
+        let more = match is_datagram {
+            true => usize::from(self.head_bytes).saturating_sub(UDP_HEAD_BYTES),
+            false => 0,
+        };
+        self.body_bytes() + more
     }
 
     /// The bytes of the frame with its trailer, without padding and frame check sequence.
@@ -375,7 +297,7 @@ impl Frame {
         bytes[number / 8] ^= 1 << (number % 8);
         let (head, body) = bytes.split_at(header_bytes(&bytes));
         *self = Self {
-            journey: self.journey,
+            journey: std::mem::take(&mut self.journey),
             ..Self::of(head, Body::Bytes(body.to_vec()), false, 0)
         };
     }
@@ -405,6 +327,8 @@ impl Frame {
     }
 }
 
+/// Headers of Ethernet, IPv4 and UDP.
+pub const UDP_HEAD_BYTES: usize = 14 + 20 + 8;
 const ETHERNET_BYTES: usize = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
 /// IP's number of TCP.
@@ -607,17 +531,5 @@ mod tests {
                 assert!(!flipped.is_sum_right(), "bit {bit}");
             }
         }
-    }
-
-    #[test]
-    fn legs_add_up() {
-        let mut journey = Journey::begin(100);
-        journey.pass(Leg::HostWork, 150);
-        journey.pass(Leg::Wire, 400);
-        journey.pass(Leg::HostWork, 410);
-        assert_eq!(journey.leg_ps(Leg::HostWork), 60);
-        let legs: u64 = Leg::ALL.iter().map(|&leg| journey.leg_ps(leg)).sum();
-        assert_eq!(legs, journey.total_ps());
-        assert_eq!(journey.total_ps(), 310);
     }
 }

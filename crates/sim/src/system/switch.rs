@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::kernel::{Component, Context};
 
-use super::frame::Leg;
+use super::journey::Leg;
+use super::ledger::Reason;
 use super::message::Message;
+use super::watch::Watch;
 use super::wire::{Departure, Wire, WireUsage};
 
 /// The parameters of a switch.
@@ -49,6 +51,7 @@ pub struct Switch {
     wires: Vec<Wire>,
     addresses: BTreeMap<[u8; 6], usize>,
     usage: SwitchUsage,
+    watch: Watch,
 }
 
 impl Switch {
@@ -59,7 +62,27 @@ impl Switch {
             wires,
             addresses: BTreeMap::new(),
             usage: SwitchUsage::default(),
+            watch: Watch::default(),
         }
+    }
+
+    /// Lets the switch know what lies behind a port, as a packet of ARP would.
+    pub fn learn(&mut self, address: [u8; 6], port: usize) {
+        self.addresses.insert(address, port);
+    }
+
+    /// Lets observers see what the switch does, and its wires in their order.
+    pub fn watch_by(&mut self, own: Watch, wires: impl IntoIterator<Item = Watch>) {
+        self.watch = own;
+        for (wire, watch) in self.wires.iter_mut().zip(wires) {
+            wire.watch_by(watch);
+        }
+    }
+
+    /// Its observers: its own, and those of its wires.
+    pub fn watches(&self) -> impl Iterator<Item = &Watch> {
+        let wires = self.wires.iter().map(Wire::watch);
+        std::iter::once(&self.watch).chain(wires)
     }
 
     /// Its counters so far.
@@ -85,11 +108,12 @@ impl Switch {
         let queued_bytes = queued_bytes + frame.bytes() as u64;
         if queued_bytes > self.model.buffer_bytes {
             self.usage.buffer_full += 1;
+            self.watch.dropped(0, &frame, Reason::BufferFull, now_ps);
             return;
         }
         self.usage.buffered_bytes_max = self.usage.buffered_bytes_max.max(queued_bytes);
         let ready_ps = now_ps + self.model.forward_ps;
-        frame.journey.pass(Leg::Switch, ready_ps);
+        self.watch.pass(&mut frame, 0, Leg::Switch, ready_ps);
         match self.wires[port].send(ready_ps, frame) {
             Departure::Dropped => {}
             Departure::Sent { end_ps, frames } => {
@@ -107,7 +131,8 @@ impl Component<Message> for Switch {
             return context.fail("a switch takes frames alone");
         };
         self.usage.frames += 1;
-        frame.journey.pass(Leg::Wire, context.now_ps());
+        let now_ps = context.now_ps();
+        self.wires[port].watch().arrive(&mut frame, now_ps);
         let (source, destination) = (frame.source(), frame.destination());
         let is_group = |address: [u8; 6]| address[0] & 1 == 1;
         if !is_group(source) {
@@ -115,10 +140,18 @@ impl Component<Message> for Switch {
         }
         let known = self.addresses.get(&destination).copied();
         match known.filter(|_| !is_group(destination)) {
-            Some(out) if out == port => self.usage.turned_back += 1,
+            Some(out) if out == port => {
+                self.usage.turned_back += 1;
+                self.watch.dropped(0, &frame, Reason::TurnedBack, now_ps);
+            }
             Some(out) => self.forward(out, Message::Frame(frame), context),
             None => {
                 self.usage.flooded += 1;
+                let others = self.wires.len() as u64 - 1;
+                self.watch.copied(&frame, others.saturating_sub(1));
+                if others == 0 {
+                    self.watch.dropped(0, &frame, Reason::TurnedBack, now_ps);
+                }
                 for out in (0..self.wires.len()).filter(|&out| out != port) {
                     self.forward(out, Message::Frame(frame.clone()), context);
                 }
