@@ -10,7 +10,7 @@
 //!
 //! Keys are integers of eight bytes; those of YCSB ("user" and a number of up to 19 digits); and integers behind 16 bytes that all keys begin with.
 //!
-//! `cargo bench -p dpb-benches --bench index -- 1000000` measures with that many records instead of the ten million that the table is about; a word `integer`,
+//! `cargo bench -p dpb-benches --bench index -- 1000000` measures with that many records instead of the ten million that the table is about, and a second number is the bytes of a value; a word `integer`,
 //! `ycsb` or `prefix` takes those keys alone. Without `--bench` it is a test, and small. No criterion: phases of two engines take turns.
 
 use std::hint::black_box;
@@ -305,8 +305,12 @@ fn main() {
     // As criterion does: without `--bench` this is a test, and runs once.
     let measuring = std::env::args().any(|arg| arg == "--bench");
     let mut size = if measuring { MEASURE } else { TEST };
-    if let Some(records) = std::env::args().find_map(|arg| arg.parse().ok()) {
+    let mut numbers = std::env::args().filter_map(|arg| arg.parse().ok());
+    if let Some(records) = numbers.next() {
         size.records = records;
+    }
+    if let Some(bytes) = numbers.next() {
+        size.value_bytes = bytes as usize;
     }
     let asked: Vec<String> = std::env::args().collect();
     let is_named = |name: &str| asked.iter().any(|arg| arg == name);

@@ -3,13 +3,14 @@
 //! Each side has the same records, and gets the same requests, which were drawn before the clock runs. Threads hand requests in by windows of 64, and each
 //! side does with a window what is fastest for it: the tree and LMDB read in one batch and write in one transaction, redb has one transaction for each,
 //! the map takes one request at a time. In a window reads come before writes. Every value that is read is copied out, and its record compared.
+//! Values of scans are copied out in row E; in row E*, every word of them is read where the engine shows it, which all of them do.
 //!
 //! A round has one phase for each side, in an order that turns. A figure is the median over the rounds of the other side's time by the tree's. A second
 //! tree is the row of control; its rounds, without the fastest and the slowest, must lie on both sides of 1.
 //!
 //! The sides differ in what they promise: tree and LMDB give a snapshot and transactions, redb too, the map neither. LMDB and redb write to a file, though
 //! they wait for no disk. `cargo bench -p dpb-benches --bench ycsb -- 100000 a c` measures with that many records, and these workloads alone. A second number
-//! is the bytes of a value. Without `--bench` it is a test, and small.
+//! is the bytes of a value, [`VALUE_BYTES_MIN`] at least. Without `--bench` it is a test, and small.
 
 #[path = "ycsb/requests.rs"]
 mod requests;
@@ -20,8 +21,8 @@ use std::hint::black_box;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
-use dpb_dbmods::index::ycsb::{Inserted, KeyForm, Workload};
-use requests::{Draw, Put, Room, Streams, WINDOW, Window};
+use dpb_dbmods::index::ycsb::{Inserted, KeyForm, VALUE_BYTES_MIN, Workload};
+use requests::{Draw, Put, Room, Rows, Streams, WINDOW, Window};
 use sides::{Direct, Engine, Map, Redb, Routed, Sum};
 
 const THREADS: u32 = 2;
@@ -67,6 +68,10 @@ fn main() {
     size.value_bytes = numbers
         .next()
         .map_or(size.value_bytes, |bytes| bytes as usize);
+    assert!(
+        size.value_bytes >= VALUE_BYTES_MIN,
+        "a value has {VALUE_BYTES_MIN} bytes at least"
+    );
     let asked: Vec<Workload> = std::env::args()
         .filter_map(|arg| arg.parse().ok())
         .collect();
@@ -115,23 +120,31 @@ fn measure(size: &Size, workloads: &[Workload]) -> bool {
     }
     println!();
     let mut stable = true;
-    for &workload in workloads {
+    let rows = workloads.iter().flat_map(|&workload| match workload {
+        Workload::E => vec![(workload, Rows::Copied), (workload, Rows::InPlace)],
+        _ => vec![(workload, Rows::Copied)],
+    });
+    for (workload, rows) in rows {
         let count = match workload {
             Workload::E => size.scans,
             _ => size.requests,
         };
         let mut draw = Draw::new(workload, &inserted, THREADS, (count * size.rounds) as u64);
         let rounds: Vec<Vec<f64>> = (0..size.rounds)
-            .map(|round| one_round(&sides, &draw.streams(count), size, round))
+            .map(|round| one_round(&sides, &draw.streams(count), (size, rows), round))
             .collect();
-        stable &= print_row(workload, &rounds, count);
+        let name = match rows {
+            Rows::Copied => workload.name().to_owned(),
+            Rows::InPlace => format!("{}*", workload.name()),
+        };
+        stable &= print_row(&name, &rounds, count);
     }
     stable
 }
 
 /// Writes all records in the order of their numbers, which is random in keys.
 fn load(side: &dyn Engine, size: &Size) {
-    let mut room = Room::new(size.value_bytes);
+    let mut room = Room::new(size.value_bytes, Rows::Copied);
     let mut worker = side.worker();
     for from in (0..size.records).step_by(WINDOW) {
         let records = from..(from + WINDOW as u64).min(size.records);
@@ -152,21 +165,26 @@ fn load(side: &dyn Engine, size: &Size) {
 }
 
 /// Seconds of each side.
-fn one_round(sides: &[Box<dyn Engine>], streams: &Streams, size: &Size, round: usize) -> Vec<f64> {
+fn one_round(
+    sides: &[Box<dyn Engine>],
+    streams: &Streams,
+    (size, rows): (&Size, Rows),
+    round: usize,
+) -> Vec<f64> {
     let mut seconds = vec![0.0; sides.len()];
     for turn in 0..sides.len() {
         let at = (turn + round) % sides.len();
-        seconds[at] = phase(&*sides[at], streams, size);
+        seconds[at] = phase(&*sides[at], streams, (size, rows));
         sides[at].settle();
     }
     let keys: Vec<u64> = sides.iter().map(|side| side.keys()).collect();
     assert!(keys.iter().all(|&count| count == keys[0]), "{keys:?}");
-    check_scans(sides, size);
+    check_scans(sides, size, rows);
     seconds
 }
 
 /// All sides give the same rows, now that nobody writes.
-fn check_scans(sides: &[Box<dyn Engine>], size: &Size) {
+fn check_scans(sides: &[Box<dyn Engine>], size: &Size, rows: Rows) {
     let window = Window {
         scans: (0..16).map(|at| (KeyForm::Ycsb.key(at), 100)).collect(),
         ..Window::default()
@@ -174,7 +192,7 @@ fn check_scans(sides: &[Box<dyn Engine>], size: &Size) {
     let sums: Vec<(u64, u64)> = (sides.iter())
         .map(|side| {
             let mut sum = Sum::default();
-            let mut room = Room::new(size.value_bytes);
+            let mut room = Room::new(size.value_bytes, rows);
             side.worker().carry_out(&window, &mut room, &mut sum);
             (sum.rows, sum.words)
         })
@@ -182,9 +200,9 @@ fn check_scans(sides: &[Box<dyn Engine>], size: &Size) {
     assert!(sums.iter().all(|&sum| sum == sums[0]), "{sums:?}");
 }
 
-/// Seconds from when all threads are ready until the last one is done.
-fn phase(side: &dyn Engine, streams: &Streams, size: &Size) -> f64 {
-    let ready = Barrier::new(streams.len() + 1);
+/// Seconds from when the first thread begins, as all are ready, until the last one is done.
+fn phase(side: &dyn Engine, streams: &Streams, (size, rows): (&Size, Rows)) -> f64 {
+    let ready = Barrier::new(streams.len());
     std::thread::scope(|scope| {
         let threads: Vec<_> = streams
             .iter()
@@ -192,33 +210,33 @@ fn phase(side: &dyn Engine, streams: &Streams, size: &Size) -> f64 {
                 let ready = &ready;
                 scope.spawn(move || {
                     let mut worker = side.worker();
-                    let mut room = Room::new(size.value_bytes);
+                    let mut room = Room::new(size.value_bytes, rows);
                     let mut sum = Sum::default();
                     ready.wait();
+                    let start = Instant::now();
                     for window in stream {
                         worker.carry_out(window, &mut room, &mut sum);
                     }
                     black_box(sum);
-                    Instant::now()
+                    (start, Instant::now())
                 })
             })
             .collect();
-        ready.wait();
-        let start = Instant::now();
-        let ends = threads
+        let (starts, ends): (Vec<Instant>, Vec<Instant>) = threads
             .into_iter()
-            .map(|thread| thread.join().expect("the thread's own checks hold"));
-        let end = ends.max().expect("there are threads");
-        (end - start).as_secs_f64()
+            .map(|thread| thread.join().expect("the thread's own checks hold"))
+            .unzip();
+        let (start, end) = (starts.iter().min(), ends.iter().max());
+        (*end.expect("there are threads") - *start.expect("there are threads")).as_secs_f64()
     })
 }
 
 /// False if the control is off.
-fn print_row(workload: Workload, rounds: &[Vec<f64>], count: usize) -> bool {
+fn print_row(workload: &str, rounds: &[Vec<f64>], count: usize) -> bool {
     let requests = count.next_multiple_of(WINDOW) as f64 * f64::from(THREADS);
     let rate = |side: usize| requests / median(rounds.iter().map(|round| round[side])) / 1e6;
     let ratios = |side: usize| rounds.iter().map(move |round| round[side] / round[0]);
-    print!("{:<10}{:>10.3}", workload.name(), rate(0));
+    print!("{workload:<10}{:>10.3}", rate(0));
     for side in 1..rounds[0].len() {
         let ratio = median(ratios(side));
         let missed = side > 1 && {

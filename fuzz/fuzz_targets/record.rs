@@ -53,6 +53,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let records = [
         measured,
         Record::new("fuzz", Evidence::Simulated { model }, 2).with("size", 64u64),
+        Record::new("fuzz", Evidence::Predicted { model: source.clone(), from: vec![source.clone()] }, 6),
         Record::new("fuzz", Evidence::Published { source }, 3).with("query", "q1".to_owned()),
         Record::new("fuzz", Evidence::Measured, 4).without_numbers(Outcome::Failed {
             reason: reason.clone(),

@@ -4,6 +4,7 @@ mod arm64;
 mod cycles;
 mod emulated;
 mod level;
+mod ns3;
 pub(crate) mod programs;
 pub(crate) mod remote;
 mod root;
@@ -27,6 +28,9 @@ pub(crate) struct Args {
     /// dpb's operators beside the implementations that an expert would use, C libraries of the system too, in turn
     #[arg(long, conflicts_with = "bench")]
     peers: bool,
+    /// The simulation beside ns-3: the same transfers of three nodes, in turn, the wall time of each
+    #[arg(long, conflicts_with_all = ["bench", "peers", "target", "ssh", "cpu_level"])]
+    ns3: bool,
     /// Build for 64-bit Arm; run here if this is such a machine, over --ssh, else under qemu-user, which checks and counts
     /// instructions, dpb's beside its peers', estimates their cycles with llvm-mca, and claims no speed
     #[arg(long, value_parser = ["aarch64"])]
@@ -69,6 +73,9 @@ const PEERS: [(&str, &str); 7] = [
 
 /// Runs them.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.ns3 {
+        return ns3::run(args.quick);
+    }
     let is_for_arm = args.target.is_some() && cfg!(not(target_arch = "aarch64"));
     let machine = args.ssh.machine()?;
     if let Some(release) = &args.root {

@@ -166,7 +166,12 @@ fn some(chosen: &[String], tally: &mut Tally) -> Vec<Part> {
     // Of benches, what was chosen may have none, which cargo takes for an error.
     let left_out = ["paths at lower levels", "each bench once"];
     parts.extend(left_out.map(|name| Part::skipped(name, "not all was asked for")));
-    parts.extend([whole::documentation(), whole::ends(), whole::guest(false)]);
+    parts.extend([
+        whole::documentation(),
+        whole::ends(),
+        whole::guest(false),
+        whole::guests(false),
+    ]);
     parts
 }
 

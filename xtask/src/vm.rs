@@ -8,6 +8,7 @@ mod guest;
 mod image;
 mod kernel;
 mod rdma;
+mod sim;
 
 use std::path::PathBuf;
 
@@ -26,12 +27,16 @@ enum What {
     /// Verbs on soft-RoCE: the conformance suite, of the device and of another machine's operators by it, `dpb rdma` and perftest's
     /// programs on either side of it, the pushdown's rows, a link that goes down. Fetches the distribution's kernel if there is none
     Rdma,
+    /// Two guests that talk through modelled cards (`dpb sim live`): their frames over QEMU's sockets, a transfer whose bytes are compared. Fetches the distribution's
+    /// kernel if there is none
+    Sim,
 }
 
 /// Runs them.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match args.what {
         What::Rdma => rdma::run(kernel::Kernel::find_or_fetch()?, false),
+        What::Sim => sim::run(&kernel::Kernel::find_or_fetch()?, false),
     }
 }
 
@@ -53,4 +58,15 @@ pub(crate) fn missing() -> Option<String> {
 /// Runs RDMA in a guest with the kernel that is here, after all tests of the workspace or some of them.
 pub(crate) fn test(all_is_built: bool) -> Result<()> {
     rdma::run(kernel::Kernel::find()?, all_is_built)
+}
+
+/// What is missing for guests that talk through modelled cards, with what to install; nothing is fetched for this.
+pub(crate) fn sim_missing() -> Option<String> {
+    let missing = sim::missing().or_else(|| kernel::Kernel::find().err());
+    missing.map(|why| format!("{why:#}"))
+}
+
+/// Runs guests that talk through modelled cards, with the kernel that is here, after all tests of the workspace or some of them.
+pub(crate) fn sim_test(all_is_built: bool) -> Result<()> {
+    sim::run(&kernel::Kernel::find()?, all_is_built)
 }

@@ -17,8 +17,6 @@ pub(crate) struct Window {
     pub(crate) writes: Vec<Put>,
     /// The first key and the most rows of each scan.
     pub(crate) scans: Vec<(Key, usize)>,
-    /// Requests, a read-modify-write as one.
-    pub(crate) requests: usize,
 }
 
 /// A write.
@@ -92,13 +90,22 @@ fn window(generator: &mut Generator, inserted: &Inserted) -> Window {
                 window.writes.push(put(record, false));
             }
         }
-        window.requests += 1;
     }
     window
 }
 
+/// What becomes of the values that a scan gives.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Rows {
+    /// They are copied out, as values of reads are.
+    Copied,
+    /// Every word of them is read where the engine shows it.
+    InPlace,
+}
+
 /// Memory for the values of a window's writes and reads.
 pub(crate) struct Room {
+    pub(crate) rows: Rows,
     value_bytes: usize,
     /// Values to write, each whole but for its head.
     values: Vec<u8>,
@@ -109,12 +116,13 @@ pub(crate) struct Room {
 
 impl Room {
     /// For values of so many bytes.
-    pub(crate) fn new(value_bytes: usize) -> Self {
+    pub(crate) fn new(value_bytes: usize, rows: Rows) -> Self {
         let mut values = vec![0; WINDOW * value_bytes];
         for value in values.chunks_exact_mut(value_bytes) {
             fill(0, LOADED, value);
         }
         Self {
+            rows,
             value_bytes,
             values,
             read: vec![0; WINDOW * value_bytes],

@@ -14,14 +14,14 @@ use dpb_dbmods::index::{
 };
 use redb::{ReadableDatabase, ReadableTableMetadata};
 
-use super::requests::{Room, WINDOW, Window};
+use super::requests::{Room, Rows, WINDOW, Window};
 
 /// What came of requests.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sum {
     /// Rows of scans.
     pub(crate) rows: u64,
-    /// The sum of the first words of all values that were read.
+    /// The sum of the first words of all values that were read, or of all words of those that a scan showed in place.
     pub(crate) words: u64,
 }
 
@@ -34,12 +34,19 @@ impl Sum {
         self.words = self.words.wrapping_add(record);
     }
 
-    /// A row of a scan, which is copied out as values of reads are.
+    /// A row of a scan.
     #[inline]
-    fn row(&mut self, value: &[u8], room: &mut [u8]) {
-        let value = copied(room, value);
+    fn row(&mut self, value: &[u8], rows: Rows, room: &mut [u8]) {
         self.rows += 1;
-        self.words = self.words.wrapping_add(word(value));
+        match rows {
+            Rows::Copied => self.words = self.words.wrapping_add(word(copied(room, value))),
+            Rows::InPlace => {
+                let (words, _) = value.as_chunks::<8>();
+                for word in words {
+                    self.words = self.words.wrapping_add(u64::from_le_bytes(*word));
+                }
+            }
+        }
     }
 }
 
@@ -147,7 +154,7 @@ impl Worker for DirectWorker<'_> {
         }
         for (from, rows) in &window.scans {
             let each = &mut |_: &[u8], value: &[u8]| {
-                sum.row(value, &mut room.read);
+                sum.row(value, room.rows, &mut room.read);
                 ControlFlow::Continue(())
             };
             self.session
@@ -197,7 +204,11 @@ impl Engine for Routed {
 impl Worker for Lane {
     fn carry_out(&mut self, window: &Window, room: &mut Room, sum: &mut Sum) {
         let read = std::mem::take(&mut room.read);
-        let mut answers = Answers { sum, read };
+        let mut answers = Answers {
+            sum,
+            rows: room.rows,
+            read,
+        };
         for (record, key) in &window.reads {
             self.lookup(*record, key.as_bytes(), &mut answers);
         }
@@ -214,6 +225,7 @@ impl Worker for Lane {
 
 struct Answers<'a> {
     sum: &'a mut Sum,
+    rows: Rows,
     /// Where rows are copied to.
     read: Vec<u8>,
 }
@@ -226,7 +238,7 @@ impl Receive for Answers<'_> {
     fn written(&mut self, _: u64) {}
 
     fn row(&mut self, _: u64, _: &[u8], value: &[u8]) {
-        self.sum.row(value, &mut self.read);
+        self.sum.row(value, self.rows, &mut self.read);
     }
 
     fn scanned(&mut self, _: u64) {}
@@ -303,7 +315,7 @@ impl Worker for &Redb {
             for (from, rows) in &window.scans {
                 let range = table.range(from.as_bytes()..).expect("a range");
                 for row in range.take(*rows) {
-                    sum.row(row.expect("a row").1.value(), &mut room.read);
+                    sum.row(row.expect("a row").1.value(), room.rows, &mut room.read);
                 }
             }
         }
@@ -381,7 +393,7 @@ impl Worker for &Map {
         for (from, rows) in &window.scans {
             for (key, ()) in self.order.range(padded(from).., &guard).take(*rows) {
                 let value = values.get(key).expect("a key in order has a value");
-                sum.row(value, &mut room.read);
+                sum.row(value, room.rows, &mut room.read);
             }
         }
     }

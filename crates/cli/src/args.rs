@@ -187,6 +187,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "ms" => 1e-3,
         "us" | "µs" => 1e-6,
+        "ns" => 1e-9,
         "m" | "min" => 60.0,
         "h" => 3600.0,
         _ => {

@@ -128,6 +128,30 @@ impl Runner {
 }
 
 impl Test {
+    /// Gives a parameter this value, instead of the box's. False if the test has no such parameter.
+    pub fn set(&mut self, name: &str, value: &str) -> bool {
+        let all = self.runner.parameters();
+        let place = |name: &str| all.iter().position(|parameter| parameter.name == name);
+        let Some(own) = place(name) else {
+            return false;
+        };
+        match self
+            .parameters
+            .iter_mut()
+            .find(|(given, _)| given.name == name)
+        {
+            Some((_, given)) => value.clone_into(given),
+            None => {
+                let before = self.parameters.iter();
+                let before = before.filter(|(given, _)| place(&given.name) < Some(own));
+                let at = before.count();
+                self.parameters
+                    .insert(at, (all[own].clone(), value.to_owned()));
+            }
+        }
+        true
+    }
+
     /// The task's words on a command line, without the program and without where results go.
     pub fn words(&self, repeats: u64, seed: u64) -> Vec<String> {
         let verbs: Vec<String> = match &self.runner {

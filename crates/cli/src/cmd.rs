@@ -1,7 +1,9 @@
 //! The verbs, one file each.
 
 pub mod ab;
+pub mod advise;
 mod agent;
+pub mod characterize;
 pub mod clean;
 pub mod compare;
 pub mod completions;
@@ -18,6 +20,7 @@ mod own_server;
 mod peer;
 pub mod pushdown;
 pub mod query;
+pub mod rank;
 pub mod rdma;
 pub mod replay;
 pub mod report;

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use dpb_dbmods::Ends;
+
 /// The exit code of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -48,6 +50,16 @@ impl Failure {
     /// Ended by a signal: exit 130.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Exit::Interrupted, message)
+    }
+
+    /// The failure of a work of the database modules that ended so.
+    pub fn that_ends(ends: Ends, message: impl Into<String>) -> Self {
+        match ends {
+            Ends::Usage => Self::usage(message),
+            Ends::Unavailable => Self::unavailable(message),
+            Ends::Interrupted => Self::interrupted(message),
+            Ends::Broken => Self::check(message),
+        }
     }
 
     /// The exit code of a process that this one started, and that has said why.

@@ -87,6 +87,7 @@ struct Cli {
 /// The verbs that measure.
 const TASKS: Tasks = Tasks(&[
     &cmd::op::TASK,
+    &cmd::characterize::TASK,
     &cmd::memory::TASK,
     &cmd::storage::TASK,
     &cmd::tcp::TASK,
@@ -99,6 +100,7 @@ const TASKS: Tasks = Tasks(&[
     &cmd::net::app_recognition::TASK,
     &cmd::net::trial::TASK,
     &cmd::net::connections::TASK,
+    &cmd::advise::TASK,
 ]);
 
 /// Flags that every verb takes.
@@ -156,6 +158,8 @@ enum Verb {
     Replay(cmd::replay::Args),
     /// Measure an operator over sizes, batches, threads and backends
     Op(cmd::op::Args),
+    /// Count what operators and programs do: instructions by kind, misses of caches and TLBs, branches
+    Characterize(cmd::characterize::Args),
     /// Measure memory: random and sequential accesses, chains of cache lines, STREAM's kernels
     Memory(cmd::memory::Args),
     /// Measure storage: requests to a file or a block device, each one's time kept
@@ -184,6 +188,10 @@ enum Verb {
     Import(cmd::import::Args),
     /// Compare two files of records, test by test
     Compare(cmd::compare::Args),
+    /// Rank platforms by what they are good at
+    Rank(cmd::rank::Args),
+    /// Say what to move to a device, from which size on, and what it brings
+    Advise(cmd::advise::Args),
     /// Compare two commands, in turns, until the difference is known
     Ab(cmd::ab::Args),
     /// One HTML file from records
@@ -251,6 +259,9 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         version: VERSION.to_owned(),
         toolchain: env!("DPB_TOOLCHAIN").to_owned(),
     });
+    if let Some(ended) = cmd::characterize::run_if_asked(families, operators) {
+        return ended;
+    }
     let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches);
     let mut cli = cli.unwrap_or_else(|error| error.exit());
@@ -278,6 +289,7 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Replay(args) => cmd::replay::run(args, globals),
         Verb::Tied(args) => cmd::tied::run(args, globals),
         Verb::Op(args) => cmd::op::run(args, globals),
+        Verb::Characterize(args) => cmd::characterize::run(args, globals),
         Verb::Memory(args) => cmd::memory::run(args, globals),
         Verb::Storage(args) => cmd::storage::run(args, globals),
         Verb::Data(args) => cmd::data::run(args, globals),
@@ -291,6 +303,8 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Sim(args) => cmd::sim::run(args, globals),
         Verb::Import(args) => cmd::import::run(args, globals),
         Verb::Compare(args) => cmd::compare::run(args, globals),
+        Verb::Rank(args) => cmd::rank::run(args, globals),
+        Verb::Advise(args) => cmd::advise::run(args, globals),
         Verb::Ab(args) => cmd::ab::run(args, globals),
         Verb::Report(args) => cmd::report::run(args, globals),
         Verb::Schema(args) => cmd::schema::run(args, globals),

@@ -130,6 +130,13 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// Each column's title, and if it is one of numbers; and the rows: for forms that are not this module's.
+    pub fn parts(&self) -> (Vec<(&str, bool)>, &[Vec<String>]) {
+        let titles = self.columns.iter();
+        let titles = titles.map(|column| (column.title.as_str(), column.right));
+        (titles.collect(), &self.rows)
+    }
+
     /// Aligned text; two spaces between columns, no trailing blanks.
     pub fn to_text(&self) -> String {
         let (rows, notes) = self.with_notes();

@@ -1,8 +1,10 @@
 //! One HTML file from records: charts first, tables under them, every number's record one click away. It refers to
 //! nothing outside itself.
 
+mod advice;
 mod bars;
 mod cdf;
+mod character;
 mod chart;
 mod contest;
 mod dpbento;
@@ -13,9 +15,14 @@ mod origin;
 mod page;
 pub mod pays;
 pub mod published;
+mod radar;
+pub mod ranked;
+pub mod ranking;
 mod scale;
+mod scatter;
 mod select;
 mod terminal;
+mod tree;
 mod vary;
 
 use std::collections::BTreeSet;
@@ -49,6 +56,8 @@ struct Found<'a> {
     dpbento: Vec<bars::Bars>,
     /// Papers' numbers that are drawn somewhere.
     figures: Vec<Record>,
+    /// The platforms, ranked.
+    ranked: Option<ranked::Ranked>,
 }
 
 impl<'a> Found<'a> {
@@ -73,6 +82,7 @@ impl<'a> Found<'a> {
             sides,
             dpbento,
             figures,
+            ranked: ranking::of(records, known),
         }
     }
 
@@ -123,7 +133,11 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
     for warning in warnings {
         let _ = write!(html, "<p class=\"warn\">{}</p>", html::escape(warning));
     }
-    html.push_str(&page::contents(&found.tasks(), !found.dpbento.is_empty()));
+    html.push_str(&page::contents(
+        &found.tasks(),
+        !found.dpbento.is_empty(),
+        found.ranked.is_some(),
+    ));
     html.push_str(&at_a_glance(&found));
     if !found.dpbento.is_empty() {
         html.push_str("<section id=\"dpbento\"><h2>As in dpBento</h2><p class=\"sub\">The paper's figures with this page's records. Hollow bars are the paper's own numbers: other machines, other methods, and no ratio is drawn to them.</p>");
@@ -136,6 +150,9 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
             8,
         ));
         html.push_str("</section>");
+    }
+    if let Some(ranked) = &found.ranked {
+        html.push_str(&ranking::html(ranked));
     }
     for task in found.tasks() {
         html.push_str(&section(&found, task));
@@ -191,6 +208,8 @@ fn section(found: &Found<'_>, task: &str) -> String {
             html.push_str(&grid(figures, shown));
         }
     }
+    html.push_str(&advice::html(&own).unwrap_or_default());
+    html.push_str(&character::html(&own));
     html.push_str(&pays::html(&own, &found.origins).unwrap_or_default());
     html.push_str(&page::table(declared, &own, &found.origins));
     let published = of_task(&found.figures, task);

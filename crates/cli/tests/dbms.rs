@@ -5,12 +5,14 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use dpb_core::measure::{Outcome, Record};
 use dpb_dbmods::dbms::queries;
+use dpb_dbmods::dbms::session::{AgentAt, Engine, Opening, Said};
 use dpb_dbmods::duckdb::{Config, Database, Library};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Agent, children, csv, dpb, finish, records, runs, text, wait_until};
@@ -272,7 +274,7 @@ fn an_agent_elsewhere_scans() {
     assert_eq!(records.len(), 4);
     for record in &records {
         assert_eq!(parameter(record, "server"), agent.address);
-        assert!(figure(record, "agent_cpu_s") >= 0.0);
+        assert!(figure(record, "agent_cpu_s") > 0.0);
         // What it read is not known here.
         assert!(!record.summary.contains_key("read_bytes"), "{record:?}");
     }
@@ -419,15 +421,17 @@ fn an_interrupt_keeps_what_is_complete_and_leaves_no_process() {
     if library().is_none() {
         return;
     }
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("records");
     let more = [
-        "--query",
-        "6,1,2",
         "--engine",
         "duckdb,dpb-pushdown",
         "--repeat",
-        "100000",
+        "300",
         "--state",
         "hot",
+        "--out",
+        out.to_str().expect("a path"),
     ];
     let run = dpb(&words(&more))
         .stdout(Stdio::piped())
@@ -443,17 +447,148 @@ fn an_interrupt_keeps_what_is_complete_and_leaves_no_process() {
         children(pid)
     );
     let started = children(pid);
-    std::thread::sleep(Duration::from_millis(500));
+    // The records of the first query.
+    let lines = || fs::read_to_string(&out).map_or(0, |text| text.lines().count());
+    assert!(wait_until(Duration::from_secs(200), || lines() >= 2));
     kill_process(Pid::from_raw(pid as i32).expect("a process"), Signal::INT).expect("it is ours");
     let output = run.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     let all_gone = || started.iter().all(|&child| !runs(child));
     assert!(wait_until(Duration::from_secs(10), all_gone), "{started:?}");
-    // Those of the query that was cut off, with the runs that were whole.
-    for record in records(&output) {
-        assert_eq!(record.outcome, Outcome::Interrupted, "{record:?}");
-        assert!(!record.samples["run_s"].values.is_empty(), "{record:?}");
+    // Those of queries that were whole, and of the one that was cut off, with the runs that were whole.
+    let records = records(&output);
+    assert!((2..44).contains(&records.len()), "{}", records.len());
+    for (at, record) in records.iter().enumerate() {
+        let runs = record.samples["run_s"].values.len();
+        match record.outcome {
+            Outcome::Done => assert_eq!(runs, 300, "{record:?}"),
+            Outcome::Interrupted => {
+                assert!((1..=300).contains(&runs), "{record:?}");
+                assert!(at >= 2 && at + 2 >= records.len(), "only the last query");
+            }
+            _ => panic!("{record:?}"),
+        }
     }
+}
+
+#[test]
+fn rows_are_those_of_timed_runs_and_all_are_compared() {
+    if library().is_none() {
+        return;
+    }
+    let records = done(&[
+        "--query",
+        "1",
+        "--engine",
+        "dpb-pushdown",
+        "--state",
+        "hot",
+        "--repeat",
+        "2",
+        "--warm-up-runs",
+        "3",
+    ]);
+    let record = of(&records, "dpb-pushdown");
+    // Q1 has four groups, and lineitem so many rows.
+    assert_eq!(record.counts["rows"], 2 * 4, "{record:?}");
+    assert_eq!(record.counts["rows_scanned"], 2 * 60_175, "{record:?}");
+    assert_eq!(
+        record.check.as_ref().map(|check| check.compared),
+        Some(5 * 4)
+    );
+}
+
+#[test]
+fn files_that_are_fetched_count_as_memory() {
+    if library().is_none() {
+        return;
+    }
+    // Its files.
+    done(&["--query", "6", "--state", "hot", "--engine", "duckdb-fetch"]);
+    let agent = Agent::start(&[]);
+    let spill = tempfile::tempdir().expect("a folder");
+    let opening = Opening {
+        engine: Engine::Fetch(AgentAt {
+            address: agent.address.clone(),
+            token: None,
+            credentials: None,
+            scale_factor: 0.01,
+            link_bits_per_s: 0,
+            is_compact: false,
+        }),
+        threads: 1,
+        memory_bytes_max: None,
+        spill: spill.path().to_owned(),
+    };
+    let mut session = dpb(&["dbms-session", "--parent", &std::process::id().to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("dpb starts");
+    let mut input = session.stdin.take().expect("was piped");
+    let mut lines = BufReader::new(session.stdout.take().expect("was piped")).lines();
+    let mut ask = |line: &str| -> Said {
+        writeln!(input, "{line}").expect("it reads");
+        let line = lines.next().expect("a line").expect("it is there");
+        serde_json::from_str(&line).expect("what it says")
+    };
+    let opened = ask(&serde_json::to_string(&opening).expect("plain data"));
+    assert!(matches!(opened, Said::Opened(_)), "{opened:?}");
+    let Said::Ran(run) = ask("6") else {
+        panic!("it ran")
+    };
+    // What the kernel counts of the process has no page of them.
+    let status = fs::read_to_string(format!("/proc/{}/status", session.id())).expect("it lives");
+    let counted = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let counted = counted.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let counted = counted.expect("a number") * 1024;
+    assert!(run.link_bytes > 1_000_000, "{}", run.link_bytes);
+    assert!(
+        run.took.peak_bytes >= counted + run.link_bytes / 2,
+        "{} {counted} {}",
+        run.took.peak_bytes,
+        run.link_bytes
+    );
+    drop(input);
+    session.wait().expect("it ends");
+}
+
+#[test]
+fn an_agent_that_goes_is_not_there_and_no_answer_is_called_wrong() {
+    if library().is_none() {
+        return;
+    }
+    done(&["--query", "6", "--state", "hot", "--engine", "dpb-pushdown"]);
+    let mut agent = Agent::start(&[]);
+    let more = [
+        "--query",
+        "6",
+        "--engine",
+        "dpb-pushdown",
+        "--server",
+        &agent.address,
+        "--state",
+        "hot",
+        "--repeat",
+        "100000",
+    ];
+    let run = dpb(&words(&more))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("dpb starts");
+    let pid = run.id();
+    assert!(wait_until(Duration::from_secs(120), || children(pid).len() == 1));
+    std::thread::sleep(Duration::from_millis(300));
+    agent.child.kill().expect("it is ours");
+    agent.child.wait().expect("it is ours");
+    let output = run.wait_with_output().expect("it ends");
+    let said = text(&output.stderr);
+    assert!(
+        !said.contains("check failed") && said.contains("agent"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(3), "{said}");
 }
 
 #[test]

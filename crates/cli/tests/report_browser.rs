@@ -160,6 +160,53 @@ fn pushdown(host: &str, speed: f64, records: &mut Vec<Record>) {
     }
 }
 
+/// What operators and programs are like, by a model.
+fn characterized(records: &mut Vec<Record>) {
+    let names = [
+        "aes-gcm",
+        "arithmetic",
+        "checksum",
+        "crc32c",
+        "deflate",
+        "lpm4",
+        "lz4",
+        "rxpmatch",
+        "sha256",
+        "toeplitz",
+    ];
+    let programs = [
+        "gzip -c {input}",
+        "sha256sum {input}",
+        "dpb net forward --port memory:0",
+    ];
+    let named = names.iter().map(|name| ("operator", *name));
+    for (at, (kind, name)) in named
+        .chain(programs.map(|name| ("program", name)))
+        .enumerate()
+    {
+        let wave = |by: f64| (1.0 + at as f64 * by).sin().abs();
+        let evidence = Evidence::Emulated {
+            by: "qemu".to_owned(),
+        };
+        let mut record = record("host", "characterize", evidence)
+            .with(kind, name)
+            .with("size", 64u64)
+            .with("source", "plugin");
+        for (metric, value) in [
+            ("instructions_per_item", 100.0 * wave(1.0)),
+            ("itlb_misses_per_1000", wave(1.3)),
+            ("dtlb_misses_per_1000", 5.0 * wave(1.3) + wave(2.1)),
+            ("l1d_misses_per_1000", 40.0 * wave(1.7)),
+            ("integer_share", 0.5 + 0.3 * wave(0.7)),
+            ("branch_share", 0.1 + 0.1 * wave(1.1)),
+            ("load_store_share", 0.4 - 0.3 * wave(0.7)),
+        ] {
+            record.sample(metric, vec![value]);
+        }
+        records.push(record);
+    }
+}
+
 /// A page with a bit of everything.
 fn page(folder: &Path) -> PathBuf {
     let mut records = Vec::new();
@@ -169,6 +216,7 @@ fn page(folder: &Path) -> PathBuf {
         latencies(host, speed, &mut records);
         pushdown(host, speed, &mut records);
     }
+    characterized(&mut records);
     let reason = "needs a BlueField with an engine for DEFLATE; `dpb doctor` says what is missing and what to do about it".to_owned();
     records.push(
         record("dpu", "op", Evidence::Measured)
@@ -246,6 +294,21 @@ fn assert_drawn(browser: &mut Browser) {
             "distributions",
             "[...document.querySelectorAll('h3')].filter((h) => /distribution of latencies/.test(h.textContent)).length",
             1,
+        ),
+        (
+            "radars",
+            "[...document.querySelectorAll('.radars .web polygon')].filter((p) => p.getBoundingClientRect().width > 5).length",
+            12,
+        ),
+        (
+            "points of components, and branches of a tree",
+            "document.querySelectorAll('.hull').length && document.querySelectorAll('.branch').length",
+            12,
+        ),
+        (
+            "ranks",
+            "document.querySelectorAll('#rank tbody tr').length",
+            4,
         ),
         (
             "marks of unstable records",

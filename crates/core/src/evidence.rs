@@ -27,16 +27,25 @@ pub enum Evidence {
         /// The paper, its section or figure.
         source: String,
     },
+    /// What a model that was fitted to records says of a test that need not have run. It stands beside what was measured, and shares
+    /// a ratio with it only where that ratio is the prediction's error.
+    Predicted {
+        /// The model.
+        model: String,
+        /// The ids of the records that it was fitted to.
+        from: Vec<String>,
+    },
 }
 
 impl Evidence {
-    /// The kind alone, as records write it: `measured`, `emulated`, `simulated`, `published`.
+    /// The kind alone, as records write it: `measured`, `emulated`, `simulated`, `published`, `predicted`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Measured => "measured",
             Self::Emulated { .. } => "emulated",
             Self::Simulated { .. } => "simulated",
             Self::Published { .. } => "published",
+            Self::Predicted { .. } => "predicted",
         }
     }
 

@@ -73,11 +73,13 @@
 //! * [`tpch`] fills tables; [`duckdb`] is the peer, loaded at run time.
 //! * [`service`]: the scan as a service on a session of [`dpb_link`]: its protocol, the agent, its client.
 //! * [`index`]: ordered indexes of byte keys, which use none of the others: LMDB, and a B+tree in memory.
+//! * [`Ends`]: how failures end whoever asked.
 //! * [`compare`]: ways to answer one query, checked against each other, then timed.
 
 pub mod compare;
 pub mod dbms;
 pub mod duckdb;
+mod ends;
 pub mod index;
 pub mod ipc;
 mod local;
@@ -88,6 +90,7 @@ pub mod service;
 pub mod table;
 pub mod tpch;
 
+pub use ends::Ends;
 pub use local::{Batches, Split, Table};
 pub use query::Query;
 pub use scan::operator::Scan;

@@ -3,7 +3,7 @@
 //!
 //! The files under test are compiled here once more, with loom's primitives in place of the standard library's. Each mistake that
 //! is planted must be found. The number of orders is printed with `--nocapture`.
-#![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(dead_code, missing_docs, unreachable_pub, unsafe_code)]
 
 #[path = "../src/index/tree/lock.rs"]
 mod lock;
@@ -20,6 +20,7 @@ mod sync {
 
 use std::sync::atomic::AtomicUsize as Count;
 
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread::spawn;
 
@@ -347,6 +348,104 @@ fn finds_a_reader_that_leaves_before_it_reads() {
 fn finds_a_reader_of_a_state_that_it_did_not_announce() {
     let said = found(|| what_is_read_is_kept(Forgets::OldState, 2));
     assert!(said.contains("forgotten"), "{said}");
+}
+
+/// A way to lend a value wrong.
+#[derive(Clone, Copy, PartialEq)]
+enum Lends {
+    None,
+    /// The reader does not ask whether the leaf's version held.
+    NotChecked,
+    /// It goes on reading when its state is no longer announced.
+    ExitsFirst,
+    /// The writer uses a value's lines again without asking who reads.
+    AsksNobody,
+}
+
+/// A leaf names a value that is read where it lies, without atomics. A writer replaces it by another one, and uses the first one's lines again when nobody can read
+/// them. loom finds a read and a write of the same lines that do not follow each other.
+fn a_lent_value_is_left_alone(mistake: Lends) {
+    struct World {
+        registry: Registry,
+        leaf: AtomicU64,
+        /// The entry: the position of its version, and where its value lies.
+        position: AtomicU64,
+        word: AtomicU64,
+        /// What the version before has.
+        old: AtomicU64,
+        values: [UnsafeCell<u64>; 2],
+    }
+    // SAFETY: that is what the test is about: loom panics where two threads meet.
+    unsafe impl Sync for World {}
+    let world = Arc::new(World {
+        registry: Registry::new(1),
+        leaf: AtomicU64::new(0),
+        position: AtomicU64::new(0),
+        word: AtomicU64::new(0),
+        old: AtomicU64::new(0),
+        values: [UnsafeCell::new(KEPT), UnsafeCell::new(0)],
+    });
+    let seat = world.registry.claim().expect("a slot");
+    let shared = world.clone();
+    let reader = spawn(move || {
+        let state = shared.registry.enter(&seat);
+        let Some(version) = lock::read(&shared.leaf) else {
+            return;
+        };
+        let position = shared.position.load(Ordering::Relaxed);
+        let word = match position < state {
+            true => shared.word.load(Ordering::Relaxed),
+            false => shared.old.load(Ordering::Relaxed),
+        };
+        let holds = mistake == Lends::NotChecked || lock::unchanged(&shared.leaf, version);
+        if mistake == Lends::ExitsFirst {
+            shared.registry.exit(&seat);
+        }
+        if holds {
+            // SAFETY: as above.
+            let value = shared.values[word as usize].with(|value| unsafe { *value });
+            assert!(
+                value == KEPT || value == KEPT + 1,
+                "lines that were used again"
+            );
+        }
+        if mistake != Lends::ExitsFirst {
+            shared.registry.exit(&seat);
+        }
+    });
+    // SAFETY: as above.
+    world.values[1].with_mut(|value| unsafe { *value = KEPT + 1 });
+    world.old.store(0, Ordering::Relaxed);
+    lock::lock(&world.leaf);
+    world.position.store(registry::FIRST, Ordering::Relaxed);
+    world.word.store(1, Ordering::Relaxed);
+    lock::unlock(&world.leaf);
+    // No state above this position has the first value.
+    let (retired, head) = (registry::FIRST, registry::FIRST + 2);
+    world.registry.commit(head);
+    if mistake == Lends::AsksNobody || retired < world.registry.oldest() {
+        // SAFETY: as above.
+        world.values[0].with_mut(|value| unsafe { *value = 0 });
+    }
+    reader.join().expect("a reader ends");
+}
+
+#[test]
+fn a_value_is_lent_while_its_state_is_announced() {
+    explore_all("a value that is lent", 100, || {
+        a_lent_value_is_left_alone(Lends::None)
+    });
+}
+
+#[test]
+fn finds_values_that_are_lent_wrongly() {
+    for mistake in [Lends::NotChecked, Lends::ExitsFirst, Lends::AsksNobody] {
+        let said = found(move || a_lent_value_is_left_alone(mistake));
+        assert!(
+            said.contains("used again") || said.contains("Causality violation"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub mod link;
 mod lock;
 mod message;
 pub mod operators;
+mod peer;
 mod placed;
 mod service;
 mod stream;

@@ -23,6 +23,7 @@ use self::timed::Grant;
 use crate::bulk::pieces::{Incoming, Outgoing};
 use crate::error::{LinkError, refusal_bytes};
 use crate::header::Header;
+use crate::peer::Answers;
 use crate::stream::{SILENT_MAX, Stream, set_options};
 use crate::tag::{ERROR, Tags};
 
@@ -61,6 +62,8 @@ pub struct Link {
     sent_bytes: u64,
     received_bytes: u64,
     patience: Duration,
+    /// True if a peer that takes nothing may go on so while its machine answers.
+    may_pause: bool,
     /// The number of scans that wait for what connections may hold.
     pressure: Arc<AtomicUsize>,
     /// On the link's clock.
@@ -93,6 +96,7 @@ impl Link {
             sent_bytes: 0,
             received_bytes: 0,
             patience: SILENT_MAX,
+            may_pause: false,
             pressure: Arc::default(),
             deadline_ns: None,
             grant: None,
@@ -123,6 +127,33 @@ impl Link {
     /// patience with a peer that takes nothing.
     pub fn set_pressure(&mut self, pressure: Arc<AtomicUsize>) {
         self.pressure = pressure;
+    }
+
+    /// Sets whether the peer may take nothing for as long as it likes: a person reads what comes, page by page. It is given up if its machine does not
+    /// answer, and as before while others wait for what connections may hold.
+    ///
+    /// # Errors
+    /// If the socket refuses.
+    pub fn set_may_pause(&mut self, may_pause: bool) -> io::Result<()> {
+        if self.may_pause != may_pause {
+            let patience = match may_pause {
+                // The kernel's own would count from when the peer has no room, whatever it answers.
+                true => Duration::ZERO,
+                false => SILENT_MAX,
+            };
+            let millis = patience.as_millis() as u32;
+            rustix::net::sockopt::set_tcp_user_timeout(self.stream.tcp(), millis)?;
+            self.may_pause = may_pause;
+        }
+        Ok(())
+    }
+
+    /// True if a peer that has taken nothing for the whole patience does so rightly.
+    fn pauses(&self) -> bool {
+        self.may_pause
+            && self.pressure.load(Ordering::Relaxed) == 0
+            && Answers::of(self.stream.tcp())
+                .is_some_and(|answers| !answers.have_ended(self.patience))
     }
 
     fn patience(&self) -> Duration {

@@ -8,6 +8,7 @@
 //! | [`AfPacket`] | an interface, through raw sockets | CAP_NET_RAW | once each way |
 //! | [`AfXdp`] | a queue of an interface, past most of the kernel | CAP_NET_RAW to send, CAP_BPF and CAP_NET_ADMIN to receive | never by us; by the kernel, where the driver cannot do without |
 //! | [`Tap`] | an interface that this program makes, and whose other side the kernel has | CAP_NET_ADMIN | once each way |
+//! | [`FrameStream`] | a Unix socket for a guest of QEMU (`-netdev stream`) | | once each way |
 //! | [`Datagrams`] | a UDP socket of the kernel: what is in datagrams, without frames | | once out, twice in |
 //! | [`Dated`] | any of them, with times of arrival by a clock that is given | | |
 //! | [`MultiQueue`] | several as one: packets go to one of them by their flows | | |
@@ -32,6 +33,7 @@ pub mod capture;
 mod checksum;
 pub mod datagrams;
 mod dated;
+mod frame_stream;
 mod halves;
 mod mapping;
 mod memory;
@@ -48,6 +50,7 @@ pub use af_xdp::AfXdp;
 pub use capture::{Capture, Dates};
 pub use datagrams::Datagrams;
 pub use dated::Dated;
+pub use frame_stream::FrameStream;
 pub use halves::{Half, halves};
 pub use memory::{End, Looped, pair, pair_of};
 pub use multi_queue::MultiQueue;

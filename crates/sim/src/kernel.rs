@@ -12,18 +12,21 @@
 //!
 //! **Threads.** A [`Kernel`] spreads its components over partitions, one for each thread. Synchronisation is conservative (Chandy and Misra,
 //! IEEE TSE 5(5), 1979): a partition promises to each neighbour that no message with a time before the promise will follow, and handles its
-//! own events up to the least promise that it was given. The latency of the channels between two partitions is what a promise may look ahead,
-//! so channels of latency zero stay inside a partition.
+//! own events up to the least promise that it was given. A promise may look ahead by the latency of the channels between two partitions and the least delay of their
+//! senders ([`Component::least_delay_ps`]), so channels without either stay inside a partition; and over a channel by as long as its last message is under way. When all partitions wait,
+//! the earliest event of all is known, and they go on from there.
 //!
 //! **The outside.** A port may lead out of the kernel instead ([`Outside`]): to another process, or to a real network. An outside
 //! gives promises too; one in real time promises the time of the wall clock.
 
+mod agenda;
 mod channel;
-mod event;
 mod link;
 mod outside;
 mod partition;
 mod placement;
+mod standstill;
+mod tournament;
 
 use std::any::Any;
 use std::fmt;
@@ -33,10 +36,13 @@ use std::thread;
 pub use channel::Context;
 pub use outside::{Outside, OutsideError};
 
+use agenda::Origin;
 use channel::{Channel, Place};
-use link::Link;
-use partition::Partition;
+use link::{Link, LinkOut};
+use partition::{Exits, Here, Partition};
 use placement::{Edge, place};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use standstill::Standstill;
 
 /// Picoseconds of a nanosecond, and of longer units.
 pub const NANOSECOND_PS: u64 = 1000;
@@ -55,6 +61,11 @@ pub trait Component<M>: Any + Send {
     fn receive(&mut self, port: usize, message: M, context: &mut Context<'_, M>);
     /// A timer has run out: the one that was set with this token.
     fn wake(&mut self, _token: u64, _context: &mut Context<'_, M>) {}
+    /// The least delay with which it ever sends from this port ([`Context::send_after`]), in picoseconds: a wire takes at least the time of its shortest frame. Asked
+    /// for once, when the kernel is built. The greater it is, the further threads may run apart.
+    fn least_delay_ps(&self, _port: usize) -> u64 {
+        0
+    }
 }
 
 /// The number of a component in its kernel.
@@ -191,43 +202,36 @@ impl<M: Send + 'static> Plan<M> {
     /// The parts that are led out run on one thread together.
     pub fn build(self, threads: usize) -> Kernel<M> {
         let weights: Vec<u64> = self.components.iter().map(|it| it.weight).collect();
-        let mut edges: Vec<Edge> = self.channels.iter().map(Edge::from).collect();
+        let mut edges: Vec<Edge> = self.channels.iter().map(|it| self.edge(it)).collect();
         edges.extend(self.outsides.windows(2).map(|pair| Edge {
             ends: [pair[0].0.0 as usize, pair[1].0.0 as usize],
-            latency_ps: 0,
+            lookahead_ps: 0,
         }));
         let places = place(&weights, &edges, threads);
-        let partition_count = places.iter().max().map_or(1, |last| last + 1);
-        let mut partitions: Vec<Partition<M>> = (0..partition_count)
-            .map(|_| Partition::new(self.components.len()))
-            .collect();
-        let mut names = Vec::with_capacity(self.components.len());
-        for (id, planned) in self.components.into_iter().enumerate() {
-            names.push(planned.name);
-            partitions[places[id]].add(id, planned.component);
-        }
-        link(&mut partitions, &self.channels, &places);
-        for channel in &self.channels {
-            let [from, to] = [channel.from, channel.to].map(|id| places[id.0 as usize]);
-            let place = match from == to {
-                true => Place::Here,
-                false => Place::Neighbour(partitions[from].link_to(to)),
-            };
-            partitions[from].wiring.lay(
-                channel.from.0,
-                channel.from_port,
-                Channel::new(channel.to.0, channel.to_port, channel.latency_ps, place),
-            );
-        }
-        for (component, port, outside) in self.outsides {
-            partitions[places[component.0 as usize]].lead_out(component.0, port, outside);
-        }
+        let least_delays_ps: Vec<u64> = self.channels.iter().map(|it| self.least_ps(it)).collect();
+        let (names, mut partitions) =
+            split(self.components, &self.channels, self.outsides, &places);
+        lay(&mut partitions, &self.channels, &least_delays_ps, &places);
         Kernel {
             names,
             places,
             partitions,
+            cores: Vec::new(),
             now_ps: 0,
             is_started: false,
+        }
+    }
+
+    /// The least delay with which the sender of a channel sends.
+    fn least_ps(&self, channel: &Joined) -> u64 {
+        let from = &self.components[channel.from.0 as usize];
+        from.component.least_delay_ps(channel.from_port)
+    }
+
+    fn edge(&self, channel: &Joined) -> Edge {
+        Edge {
+            ends: [channel.from.0 as usize, channel.to.0 as usize],
+            lookahead_ps: channel.latency_ps + self.least_ps(channel),
         }
     }
 }
@@ -238,30 +242,79 @@ impl<M: Send + 'static> Default for Plan<M> {
     }
 }
 
-impl From<&Joined> for Edge {
-    fn from(joined: &Joined) -> Self {
-        Self {
-            ends: [joined.from.0 as usize, joined.to.0 as usize],
-            latency_ps: joined.latency_ps,
-        }
+/// The names of the components, and the components in their partitions, with nothing laid between them.
+fn split<M: Send + 'static>(
+    components: Vec<Planned<M>>,
+    channels: &[Joined],
+    outsides: Vec<(ComponentId, usize, Box<dyn Outside<M>>)>,
+    places: &[usize],
+) -> (Vec<String>, Vec<Partition<M>>) {
+    let count = places.iter().max().map_or(1, |last| last + 1);
+    let total = components.len();
+    let mut parts: Vec<Vec<Option<Box<dyn Component<M>>>>> = (0..count)
+        .map(|_| (0..total).map(|_| None).collect())
+        .collect();
+    let mut names = Vec::with_capacity(total);
+    for (id, planned) in components.into_iter().enumerate() {
+        names.push(planned.name);
+        parts[places[id]][id] = Some(planned.component);
     }
+    let mut exits: Vec<Exits<M>> = (0..count).map(|_| Vec::new()).collect();
+    for (component, port, outside) in outsides {
+        let exit = (component.0, port_number(port), outside);
+        exits[places[component.0 as usize]].push(exit);
+    }
+    let parts = parts.into_iter().zip(exits).enumerate();
+    let partitions = parts.map(|(number, (components, exits))| {
+        let here = channels.iter();
+        let here = here.filter(|channel| places[channel.to.0 as usize] == number);
+        let ends = here.map(|channel| (channel.to.0, port_number(channel.to_port)));
+        Partition::new(components, ends, exits)
+    });
+    (names, partitions.collect())
 }
 
-/// Makes a link for each ordered pair of partitions between which a channel leads.
-fn link<M>(partitions: &mut [Partition<M>], channels: &[Joined], places: &[usize]) {
+/// Lays the channels, and a link for each ordered pair of partitions between which one leads.
+fn lay<M: Send + 'static>(
+    partitions: &mut [Partition<M>],
+    channels: &[Joined],
+    least_delays_ps: &[u64],
+    places: &[usize],
+) {
     for from in 0..partitions.len() {
         for to in (0..partitions.len()).filter(|&to| to != from) {
-            let between = channels.iter().filter(|channel| {
-                let ends = [channel.from, channel.to].map(|id| places[id.0 as usize]);
-                ends == [from, to]
-            });
-            if let Some(lookahead_ps) = between.map(|channel| channel.latency_ps).min() {
-                let (out, into) = Link::pair(lookahead_ps, to);
-                partitions[from].links_out.push(out);
+            let between = |channel: &Joined| {
+                [channel.from, channel.to].map(|id| places[id.0 as usize]) == [from, to]
+            };
+            if channels.iter().any(between) {
+                let (out, into) = Link::pair(to);
+                partitions[from].wiring.links.push(out);
                 partitions[to].links_in.push(into);
             }
         }
     }
+    for (channel, &least_delay_ps) in channels.iter().zip(least_delays_ps) {
+        let [from, to] = [channel.from, channel.to].map(|id| places[id.0 as usize]);
+        let origin = Origin::Port(port_number(channel.to_port));
+        let lane = partitions[to].wiring.agenda.lane(channel.to.0, origin);
+        let place = match from == to {
+            true => Place::Here,
+            false => {
+                let link = partitions[from].link_to(to);
+                let lookahead_ps = channel.latency_ps + least_delay_ps;
+                let way = partitions[from].wiring.links[link].add_way(lookahead_ps);
+                Place::Neighbour(link, way)
+            }
+        };
+        let laid = Channel::new(lane, channel.latency_ps, least_delay_ps, place);
+        let wiring = &mut partitions[from].wiring;
+        wiring.lay(channel.from.0, channel.from_port, laid);
+    }
+}
+
+/// The number of a port, in the order of events.
+fn port_number(port: usize) -> u32 {
+    u32::try_from(port).expect("fewer than 2^32 ports")
 }
 
 /// Components on virtual time.
@@ -271,6 +324,8 @@ pub struct Kernel<M> {
     /// The partition of each component.
     places: Vec<usize>,
     partitions: Vec<Partition<M>>,
+    /// The cores that its threads keep to; any if there are none.
+    cores: Vec<usize>,
     now_ps: u64,
     is_started: bool,
 }
@@ -310,6 +365,12 @@ impl<M: Send + 'static> Kernel<M> {
         component.downcast_mut()
     }
 
+    /// Lets each thread keep to a core of its own, in this order; those that no core is named for run on any. Worth while where the system's scheduler puts threads that talk to each other
+    /// on one core. A core that this process may not use is passed over.
+    pub fn keep_to(&mut self, cores: &[usize]) {
+        self.cores = cores.to_vec();
+    }
+
     /// Runs all that happens up to this time, and at it.
     ///
     /// # Errors
@@ -317,22 +378,33 @@ impl<M: Send + 'static> Kernel<M> {
     pub fn run_until(&mut self, end_ps: u64) -> Result<(), RunError> {
         let is_first = !std::mem::replace(&mut self.is_started, true);
         let stopped = AtomicBool::new(false);
-        let (first, others) = self
-            .partitions
-            .split_first_mut()
-            .expect("there is a partition");
+        let links = self.partitions.iter().flat_map(|it| &it.wiring.links);
+        let lookahead_ps = links.map(LinkOut::lookahead_ps).min().unwrap_or(u64::MAX);
+        let standstill = Standstill::new(self.partitions.len(), lookahead_ps);
+        let cores = &self.cores;
+        let run = |(number, partition): (usize, &mut Partition<M>)| {
+            // What cannot be had is no reason not to run.
+            if let Some(&core) = cores.get(number).filter(|&&core| core < CpuSet::MAX_CPU) {
+                let mut set = CpuSet::new();
+                set.set(core);
+                let _ = sched_setaffinity(None, &set);
+            }
+            partition.run(is_first, end_ps, Here::new(number, &stopped, &standstill))
+        };
+        let run = &run;
         let outcomes: Vec<Result<(), Failure>> = thread::scope(|scope| {
-            let stopped = &stopped;
-            let handles: Vec<_> = others
-                .iter_mut()
-                .map(|partition| scope.spawn(move || partition.run(is_first, end_ps, stopped)))
+            let mut partitions = self.partitions.iter_mut().enumerate();
+            // The caller's thread keeps to no core.
+            let first = cores.is_empty().then(|| partitions.next()).flatten();
+            let handles: Vec<_> = partitions
+                .map(|partition| scope.spawn(move || run(partition)))
                 .collect();
-            let outcome = first.run(is_first, end_ps, stopped);
+            let outcome = first.map(run);
             let joined = handles.into_iter().map(|handle| match handle.join() {
                 Ok(outcome) => outcome,
                 Err(panic) => std::panic::resume_unwind(panic),
             });
-            std::iter::once(outcome).chain(joined).collect()
+            outcome.into_iter().chain(joined).collect()
         });
         let failures = outcomes.into_iter().filter_map(Result::err);
         let first = failures.min_by_key(|failure| (failure.at_ps, failure.component));

@@ -63,6 +63,8 @@ const PARTS: &[Part] = &[
     Part("npm", Program(&["npm"]), &["npm"], "DuckDB is not fetched with it, for 64-bit Arm neither"),
     Part("sysbench", Program(&["sysbench"]), &["sysbench"], "memory is not measured beside it"),
     Part("fio", Program(&["fio"]), &["fio"], "storage is not measured beside it"),
+    Part("Valgrind", Program(&["valgrind"]), &["valgrind"], "programs are not watched by it, and models of caches not compared with its"),
+    Part("ns-3", PkgConfig("ns3-core"), &["libns3-dev"], "`cargo xtask bench --ns3` has nothing to compare the simulation with"),
     Part("browser", Program(&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]), &["chromium"], "the report is not opened in one"),
     Part("debootstrap", Program(&["debootstrap"]), &["debootstrap"], "no peers of a newer release"),
 ];

@@ -35,7 +35,7 @@ pub(super) fn run(tally: &mut Tally) -> Vec<Part> {
     let beside = built::by_length(beside);
     // The longest first. What cargo builds is in one piece, since two builds would wait for each other.
     let mut pieces = vec![
-        Piece::Parts(|_| vec![guest(true)]),
+        Piece::Parts(|_| vec![guest(true), guests(true)]),
         Piece::Parts(what_cargo_runs),
         Piece::Parts(|_| vec![ends()]),
     ];
@@ -130,6 +130,15 @@ pub(super) fn guest(all_is_built: bool) -> Part {
     let name = "RDMA on soft-RoCE, in a guest";
     match vm::missing() {
         None => Part::timed(name, || vm::test(all_is_built)),
+        Some(why) => Part::skipped(name, why),
+    }
+}
+
+/// The same, of guests that talk to each other.
+pub(super) fn guests(all_is_built: bool) -> Part {
+    let name = "two guests through modelled cards";
+    match vm::sim_missing() {
+        None => Part::timed(name, || vm::sim_test(all_is_built)),
         Some(why) => Part::skipped(name, why),
     }
 }

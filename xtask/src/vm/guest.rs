@@ -1,8 +1,8 @@
 //! Boots a kernel with an image, and waits for the results.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -21,58 +21,95 @@ pub(super) fn run(
     folder: &Path,
     limit: Duration,
 ) -> Result<String> {
-    fs::create_dir_all(folder)?;
-    let at = |name: &str| folder.join(name);
-    let archive = image.archive();
-    fs::write(at("initrd"), &archive)?;
-    // The kernel unpacks the archive into memory, of which it lets files take half, before it lets go of the archive.
-    let memory_mib = 1024.max(512 + 4 * (archive.len() >> 20));
-    let mut qemu = Command::new(QEMU);
-    // Without KVM: nested machines hang with it, and what is tested here does not need it.
-    qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
-        .arg("-m")
-        .arg(memory_mib.to_string())
-        .args(["-display", "none", "-no-reboot", "-nic", "none"])
-        .arg("-kernel")
-        .arg(&kernel.image)
-        .args([
-            "-initrd",
-            "initrd",
-            "-append",
-            "console=ttyS0 quiet panic=-1",
-        ])
-        .args(["-serial", "file:console", "-serial", "file:results"])
-        .current_dir(folder)
-        .stdin(Stdio::null());
-    let mut child = shell::start(&mut qemu)?;
-    let end = Instant::now() + limit;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
+    Guest::start(kernel, image, folder, "", &machine())?.finish(limit)
+}
+
+/// The machine of a guest that runs as fast as it can. Without KVM: nested machines hang with it, and what is tested here does not need it.
+pub(super) fn machine() -> Vec<String> {
+    let flags = ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"];
+    flags.map(str::to_owned).into()
+}
+
+/// A guest that runs; killed when dropped.
+pub(super) struct Guest {
+    child: Child,
+    folder: PathBuf,
+    memory_mib: usize,
+    archive_mib: usize,
+}
+
+impl Guest {
+    /// Boots it, with `words` more for its kernel's command line, and these flags of QEMU, which name the machine.
+    pub(super) fn start(
+        kernel: &Kernel,
+        image: &Image,
+        folder: &Path,
+        words: &str,
+        more: &[String],
+    ) -> Result<Self> {
+        fs::create_dir_all(folder)?;
+        let archive = image.archive();
+        fs::write(folder.join("initrd"), &archive)?;
+        // The kernel unpacks the archive into memory, of which it lets files take half, before it lets go of the archive.
+        let archive_mib = archive.len() >> 20;
+        let memory_mib = 1024.max(512 + 4 * archive_mib);
+        let mut qemu = Command::new(QEMU);
+        qemu.arg("-m")
+            .arg(memory_mib.to_string())
+            .args(["-display", "none", "-no-reboot", "-nic", "none"])
+            .arg("-kernel")
+            .arg(&kernel.image)
+            .args(["-initrd", "initrd", "-append"])
+            .arg(format!("console=ttyS0 quiet panic=-1 {words}"))
+            .args(["-serial", "file:console", "-serial", "file:results"])
+            .args(more)
+            .current_dir(folder)
+            .stdin(Stdio::null());
+        Ok(Self {
+            child: shell::start(&mut qemu)?,
+            folder: folder.to_owned(),
+            memory_mib,
+            archive_mib,
+        })
+    }
+
+    /// Waits for its end, no longer than `limit`; what it wrote to its second serial port.
+    pub(super) fn finish(mut self, limit: Duration) -> Result<String> {
+        let end = Instant::now() + limit;
+        let at = |name: &str| self.folder.join(name);
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > end {
+                bail!(
+                    "the guest took longer than {limit:?}; see {}",
+                    at("console").display()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        };
+        if !status.success() {
+            bail!("{QEMU} ended with {status}");
         }
-        if Instant::now() > end {
-            child.kill()?;
-            child.wait()?;
+        let console = fs::read(at("console")).context("the guest's console")?;
+        let cut_short = b"Initramfs unpacking failed";
+        let mut words = console.windows(cut_short.len());
+        if words.any(|words| words == cut_short) {
             bail!(
-                "the guest took longer than {limit:?}; see {}",
-                at("console").display()
+                "the image of {} MiB did not fit into the guest's memory of {} MiB",
+                self.archive_mib,
+                self.memory_mib
             );
         }
-        std::thread::sleep(Duration::from_millis(200));
-    };
-    if !status.success() {
-        bail!("{QEMU} ended with {status}");
+        fs::read_to_string(at("results")).context("the guest's results")
     }
-    let console = fs::read(at("console")).context("the guest's console")?;
-    let cut_short = b"Initramfs unpacking failed";
-    if console
-        .windows(cut_short.len())
-        .any(|words| words == cut_short)
-    {
-        bail!(
-            "the image of {} MiB did not fit into the guest's memory of {memory_mib} MiB",
-            archive.len() >> 20
-        );
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // One that has ended by itself is no error.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
-    fs::read_to_string(at("results")).context("the guest's results")
 }

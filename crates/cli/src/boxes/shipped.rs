@@ -19,8 +19,7 @@ macro_rules! shipped {
 }
 
 /// All of them.
-pub const SHIPPED: &[Shipped] =
-    shipped!("quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end" "headroom");
+pub const SHIPPED: &[Shipped] = shipped!("quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end" "headroom" "characterize" "rank" "advise");
 
 impl Shipped {
     /// What it measures.

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dpb_dbmods::service::client::ClientError;
-use dpb_dbmods::service::protocol::Refusal;
-use dpb_link::{ClientCredentials, LinkError, Pass};
+use dpb_link::{ClientCredentials, Pass};
 
 use super::serve;
 use crate::args;
@@ -92,27 +91,7 @@ pub fn pass(credentials: Option<&Path>, token_file: Option<&Path>) -> Result<Pas
 
 /// How a failure between us and an agent ends the process.
 pub fn client_failure(error: ClientError) -> Failure {
-    let message = error.to_string();
-    match error {
-        ClientError::Unreachable { .. } => Failure::unavailable(message),
-        ClientError::Unprotected(_) => Failure::usage(message),
-        ClientError::Interrupted => Failure::interrupted(message),
-        ClientError::Refused { refusal, .. } => match refusal {
-            Refusal::Usage | Refusal::Token | Refusal::Credentials => Failure::usage(message),
-            Refusal::Unavailable | Refusal::Busy | Refusal::Version => {
-                Failure::unavailable(message)
-            }
-            Refusal::Protocol | Refusal::Damaged | Refusal::Internal => Failure::check(message),
-        },
-        ClientError::Wire { source, .. } => match source {
-            LinkError::Version { .. } | LinkError::Foreign => Failure::unavailable(message),
-            LinkError::Tls(_) => Failure::usage(message),
-            _ => Failure::check(message),
-        },
-        ClientError::Write(_) | ClientError::Replaced { .. } | ClientError::Merge(_) => {
-            Failure::check(message)
-        }
-    }
+    Failure::that_ends(error.ends(), error.to_string())
 }
 
 /// A link's pace.

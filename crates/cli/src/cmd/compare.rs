@@ -57,7 +57,7 @@ pub struct Args {
     /// Exit with 1 if a test of B is surely worse than A's, and by so much or more, or failed, or if no test could be judged
     #[arg(long, value_name = "worse:SHARE")]
     fail_on: Option<Regression>,
-    /// Compare what was measured with what was emulated, simulated or published too; such rows are marked
+    /// Compare what was measured with what was emulated, simulated, published or predicted too; such rows are marked. A prediction shares a ratio with the same test alone: it is the error
     #[arg(long)]
     across_evidence: bool,
     /// Compare although other work took time from a side while it was measured

@@ -112,7 +112,7 @@ fn query_text(number: f64) -> String {
 #[command(
     after_help = "Engines: duckdb (its own file), dpb-pushdown (each scan of a table, with its filters, at an agent by dpb's scan; DuckDB does the rest), \
                   duckdb-fetch (the files of the query's tables cross the link first, each time). Cold: the files are dropped from the page cache, and \
-                  each run is in a new process, whose opening counts. Hot: one process, after --warm-up-runs.\n\
+                  each run is in a new process, whose opening counts; an agent stays the same process, and drops what it holds. Hot: one process, after --warm-up-runs.\n\
                   Answers are checked: at scale factors 0.01, 0.1 and 1 against known ones, at others against each other.\n\
                   Examples:\n  dpb dbms --sf 1\n  dpb dbms --sf 10 --query 1,6,14 --engine duckdb --state hot --threads 1,2,4\n  \
                   dpb dbms --engine duckdb-fetch,dpb-pushdown --link-gbps 1 --state hot --explain\n  \
@@ -445,7 +445,11 @@ fn say_shortages(args: &Args, tests: &[Test]) {
     }
     let data = database::bytes_needed(args.sf);
     let available = memory_available_bytes();
-    if data > available {
+    let reads_files = args
+        .engine
+        .iter()
+        .any(|engine| engine != EngineName::DuckdbFetch.name());
+    if data > available && reads_files {
         output::note(&format!(
             "the data takes about {}B, {}B of memory are available: hot runs read storage, too",
             output::short(data as f64),

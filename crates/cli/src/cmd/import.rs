@@ -1,5 +1,7 @@
 //! `dpb import`: what other programs measured, as records.
 
+mod smartnic_wu;
+
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -22,10 +24,12 @@ const DEPTH_MAX: usize = 8;
     after_help = "The same test in several files becomes one record with a value for each file; six or more give a comparison its interval.\n\
                   Examples:\n  fio job.fio --output-format=json --output=1.json && dpb import 1.json --out records.jsonl\n  \
                   dpb import host/*.json --host host --out host.jsonl && dpb compare host.jsonl dpu.jsonl\n  \
-                  dpb import target/criterion --out records.jsonl"
+                  dpb import target/criterion --out records.jsonl\n  \
+                  git clone https://github.com/ljishen/SmartNIC-WU && dpb import SmartNIC-WU --out liu.jsonl --format csv"
 )]
 pub struct Args {
-    /// Outputs of fio (JSON), iperf3 (JSON), sysbench, stress-ng, perftest, doca_bench; Criterion's folder
+    /// Outputs of fio (JSON), iperf3 (JSON), sysbench, stress-ng (text or YAML), perftest, doca_bench; Criterion's folder; a copy of the repository of
+    /// Liu et al. (SmartNIC-WU), whose platforms are `published`
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// The program that wrote the files [default: told by their content]
@@ -78,7 +82,9 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let mut records = Vec::new();
     for path in &args.files {
         let before = records.len();
-        if path.is_dir() {
+        if smartnic_wu::is_copy(path) {
+            records.extend(smartnic_wu::records(path)?);
+        } else if path.is_dir() {
             of_folder(path, &origin, DEPTH_MAX, &mut records)?;
         } else {
             records.extend(of_file(path, args.from, &origin)?);
@@ -123,17 +129,7 @@ fn of_folder(
     depth: usize,
     records: &mut Vec<Record>,
 ) -> Result<(), Failure> {
-    let unreadable =
-        |error: std::io::Error| Failure::usage(format!("{}: {error}", folder.display()));
-    let mut folders = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?;
-        // No links: they may go round in circles.
-        if entry.file_type().map_err(unreadable)?.is_dir() {
-            folders.push(entry.path());
-        }
-    }
-    folders.sort();
+    let folders = folders_of(folder)?;
     let is_newest = folder.file_name().is_none_or(|name| name == "new");
     let files = ["benchmark.json", "sample.json"].map(|name| folder.join(name));
     if is_newest && files.iter().all(|file| file.is_file()) {
@@ -148,6 +144,21 @@ fn of_folder(
             .iter()
             .try_for_each(|inner| of_folder(inner, origin, depth - 1, records)),
     }
+}
+
+/// The folders in a folder, by name; no links, as they may go round in circles.
+fn folders_of(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unreadable =
+        |error: std::io::Error| Failure::usage(format!("{}: {error}", folder.display()));
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        if entry.file_type().map_err(unreadable)?.is_dir() {
+            folders.push(entry.path());
+        }
+    }
+    folders.sort();
+    Ok(folders)
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

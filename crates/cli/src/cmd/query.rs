@@ -25,8 +25,8 @@ use crate::{Globals, args, interrupt};
                   table of your own. The scan does all of it where the table is. What it has not (JOIN, ORDER BY, subqueries, \
                   expressions behind SELECT) is refused by name: write the rows to a file, and let a database do the rest.\n\
                   Formats (--format): table (the default on a terminal), json (an object a line; the default to a pipe or a file; integers and \
-                  doubles are numbers, decimals and dates are strings), csv (RFC 4180, lines end with \\n; NULL is empty, an empty text is \
-                  \"\"), arrow (Arrow's IPC stream; decimals have 128 bits), parquet (snappy). The order of rows is not defined.\n\
+                  doubles are numbers, decimals and dates are strings; not every reader keeps integers beyond 2^53), csv (RFC 4180, lines end with \\n; NULL is empty, an empty text is \
+                  \"\"; a NULL alone in its row is a blank line, which many readers pass over: --null gives it a text), arrow (Arrow's IPC stream; decimals have 128 bits), parquet (snappy). The order of rows is not defined.\n\
                   Examples:\n  dpb query \"SELECT l_orderkey, l_comment FROM lineitem WHERE l_quantity > 49 LIMIT 10\"\n  \
                   dpb query \"SELECT o_orderpriority, count(*) FROM orders GROUP BY o_orderpriority\" --sf 10 --server dpu:7400 \
                   --credentials client.credentials\n  \
@@ -64,6 +64,9 @@ pub struct Args {
     /// The number of threads that scan [default: one a CPU, of the machine that scans]
     #[arg(long, value_name = "COUNT", value_parser = args::threads)]
     threads: Option<u64>,
+    /// The text of NULL in csv [default: nothing]
+    #[arg(long, value_name = "TEXT")]
+    null: Option<String>,
     /// Say behind the rows, on stderr, how the scan went about the statement
     #[arg(long)]
     explain: bool,
@@ -81,13 +84,24 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     interrupt::flag();
     let destination = Destination::of(args.output.as_deref());
     let format = Format::choose(globals.format, &destination)?;
+    let null = args.null.as_deref().unwrap_or_default();
+    if args.null.is_some() && format != Format::Csv {
+        return Err(Failure::usage(
+            "--null is for --format csv: other formats have a NULL",
+        ));
+    }
+    if null.contains(['"', ',', '\n', '\r']) {
+        return Err(Failure::usage(
+            "--null: a text without quotes, commas and ends of lines",
+        ));
+    }
     let name = sql::table_name(&args.statement).map_err(|error| not_understood(&error))?;
     let plans = match args.server.is_empty() {
         true => here::scan(&args, &name, globals, |schema| {
-            Rows::open(&destination, format, schema)
+            Rows::open(&destination, (format, null), schema)
         })?,
         false => agents::scan(&args, &name, |schema| {
-            Rows::open(&destination, format, schema)
+            Rows::open(&destination, (format, null), schema)
         })?,
     };
     if args.explain {

@@ -105,7 +105,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
 }
 
 /// Runs the words as `dpb`.
-fn again(words: &[String]) -> Result<Vec<Record>, Failure> {
+pub(super) fn again(words: &[String]) -> Result<Vec<Record>, Failure> {
     let broke = |error: std::io::Error| Failure::check(format!("cannot start the test: {error}"));
     let program = std::env::current_exe().map_err(broke)?;
     let mut command = contained::tied(program.as_os_str()).map_err(broke)?;

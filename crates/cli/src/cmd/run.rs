@@ -34,6 +34,7 @@ use crate::{Globals, interrupt};
                   Prepared data stays for the next box; `dpb clean` removes it.\n\
                   Examples:\n  dpb run quick\n  dpb run my.json --dry-run\n  dpb run host --time-budget 10m --out host\n  \
                   dpb run my.json --filter task=op --filter size=64,1500 --plugins ./plugins\n  \
+                  dpb run rank --seconds 60s --out rank-60s\n  \
                   dpb run quick --on dpu=ssh:ubuntu@192.168.100.2\n  \
                   dpb run quick --on dpu=192.168.100.2:7400 --credentials client.credentials"
 )]
@@ -59,6 +60,9 @@ pub struct Args {
     /// The number of runs of each test, instead of the box's
     #[arg(long, value_name = "COUNT", value_parser = args::count)]
     repeat: Option<u64>,
+    /// The time of each run, instead of the box's, in tasks that have such a parameter
+    #[arg(long, value_name = "TIME", value_parser = args::duration)]
+    seconds: Option<Duration>,
     /// The seed of everything random, instead of the box's
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
@@ -103,6 +107,16 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
             true => Failure::usage(format!("{}: the box has no tests", args.name)),
             false => Failure::unavailable("dpb has no task for anything in this box"),
         });
+    }
+    if let Some(seconds) = args.seconds {
+        let value = format!("{}s", seconds.as_secs_f64());
+        let taken = asked
+            .tests
+            .iter_mut()
+            .map(|test| test.set("seconds", &value));
+        if taken.filter(|is_taken| *is_taken).count() == 0 {
+            return Err(Failure::usage("--seconds: no task of this box has it"));
+        }
     }
     let machines = Machines::reach(&args.machines)?;
     machines.spread(&mut asked, &args.machines)?;

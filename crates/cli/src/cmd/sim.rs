@@ -1,8 +1,8 @@
-//! `dpb sim`: systems of hosts, cards and a network on virtual time.
+//! `dpb sim`: systems of hosts, cards and a network on virtual time, in one process or several, and on the wall clock with real hosts.
 
-mod beside;
 mod describe;
-mod observed;
+mod join;
+mod live;
 mod run;
 mod samples;
 mod source;
@@ -27,8 +27,10 @@ enum Verb {
     Run(run::Args),
     /// Draw a system, as Graphviz's dot reads it
     Describe(describe::Args),
-    /// Lay measured programs on packets beside a model that their own records were fed to
-    Beside(beside::Args),
+    /// Run the parts of a system that this process has, joined to other simulators over SimBricks' protocol
+    Join(join::Args),
+    /// Run a system with real hosts, whose packets pass modelled cards as the wall clock goes
+    Live(live::Args),
 }
 
 /// Runs the verb.
@@ -36,6 +38,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     match args.verb {
         Verb::Run(args) => run::run(&args, globals),
         Verb::Describe(args) => describe::run(&args, globals),
-        Verb::Beside(args) => beside::run(&args, globals),
+        Verb::Join(args) => join::run(&args, globals),
+        Verb::Live(args) => live::run(&args, globals),
     }
 }

@@ -82,7 +82,8 @@ impl<'a> Contest<'a> {
             // What a model or a stand-in says is not of the machine that it ran on.
             let counts = |record: &&Record| match among {
                 Among::Platforms => record.evidence.kind() == "measured",
-                Among::Sides => true,
+                // Nobody is fastest by a prediction.
+                Among::Sides => record.evidence.kind() != "predicted",
             };
             let own: Vec<&Record> = records
                 .iter()

@@ -40,10 +40,13 @@ pub(super) fn fragment(text: &str) -> String {
 }
 
 /// Links to the sections.
-pub(super) fn contents(tasks: &BTreeSet<&str>, has_dpbento: bool) -> String {
+pub(super) fn contents(tasks: &BTreeSet<&str>, has_dpbento: bool, has_ranking: bool) -> String {
     let mut links = vec![("glance".to_owned(), "at a glance".to_owned())];
     if has_dpbento {
         links.push(("dpbento".to_owned(), "as in dpBento".to_owned()));
+    }
+    if has_ranking {
+        links.push(("rank".to_owned(), "ranking".to_owned()));
     }
     links.extend(
         tasks

@@ -318,7 +318,7 @@ fn crossing(crossing: Crossing) -> String {
 }
 
 /// In binary units, as sizes are asked for.
-fn bytes(size: f64) -> String {
+pub fn bytes(size: f64) -> String {
     const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
     let steps = (size.max(1.0).log2() / 10.0) as usize;
     let unit = steps.min(UNITS.len() - 1);

@@ -3,7 +3,7 @@
 //!
 //! A file is one work. It has `[source]` (`work`, and `short` for a legend), and any number of
 //!
-//! * `[[platform]]`: a machine, as far as the work describes it: `name`, `cpu`, `memory`, `storage`, `network`, and the `place` in the work;
+//! * `[[platform]]`: a machine, as far as the work describes it: `name`, `also` (another name of it there), `cpu`, `memory`, `storage`, `network`, and the `place` in the work;
 //! * `[[statement]]`: a sentence of the work about a `platform`, in our words, with its `place`;
 //! * `[[figure]]`: numbers. `number` is the figure's, `place` says where the numbers stand. `task` and `metric` are dpb's names;
 //!   `unit` is the factor from the figure's unit to the metric's. `parameters` are dpb's parameters of all its tests, `axis` is the
@@ -63,6 +63,9 @@ pub struct Source {
 pub struct Platform {
     /// Its name in the files' figures.
     pub name: String,
+    /// Another name that the work has for it.
+    #[serde(default)]
+    pub also: String,
     /// Processor, cores, clock, caches.
     pub cpu: String,
     /// Main memory.
@@ -160,6 +163,20 @@ pub fn is_of(record: &Record, number: &Record) -> bool {
     record.task == number.task && has_all && may_have_numbers(record)
 }
 
+/// The published number as one of the record's test, if it is one.
+pub fn number_of(record: &Record, number: &Record) -> Option<Record> {
+    if !is_of(record, number) {
+        return None;
+    }
+    let mut number = number.clone();
+    number.parameters.clone_from(&record.parameters);
+    in_items(&mut number);
+    let has_its_metric = |name: &String| record.summary.contains_key(name);
+    let has_metric = number.summary.keys().any(has_its_metric);
+    // What gave no numbers is shown with its reason.
+    (has_metric || record.summary.is_empty()).then_some(number)
+}
+
 fn are_same(one: &Value, other: &Value) -> bool {
     match (as_number(one), as_number(other)) {
         (Some(one), Some(other)) => (one - other).abs() <= 1e-9 * one.abs(),
@@ -253,6 +270,7 @@ impl Work {
             counts: BTreeMap::new(),
             summary: BTreeMap::from([(figure.metric.clone(), summary)]),
             stability: None,
+            findings: BTreeMap::new(),
             provenance: elsewhere(cpu.map_or("", |platform| &platform.cpu)),
         }
     }

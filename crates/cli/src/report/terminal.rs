@@ -6,7 +6,7 @@ use dpb_core::measure::Record;
 
 use super::bars::Bars;
 use super::heat::Map;
-use super::{Found, glance, of_task, overview, page, pays};
+use super::{Found, advice, character, glance, of_task, overview, page, pays, ranking};
 use crate::shown::ShownTasks;
 
 /// So many charts of a task are drawn; the page has all.
@@ -45,6 +45,14 @@ pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns
         "As in dpBento; published numbers are marked, and no ratio is drawn to them",
         &drawn,
     );
+    if let Some(ranked) = &found.ranked {
+        let said = [ranking::verdict(ranked), ranked.notes.join("\n")].join("\n");
+        push(
+            &mut text,
+            "Ranking",
+            &[said + "\n", ranking::overall(ranked).to_text()],
+        );
+    }
     for name in found.tasks() {
         let mut drawn: Vec<String> = Vec::new();
         if let Some(task) = known.find(name) {
@@ -59,6 +67,8 @@ pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns
                 );
             }
         }
+        drawn.extend(advice::text(&of_task(records, name)));
+        drawn.extend(character::text(&of_task(records, name)));
         drawn.extend(pays::text(&of_task(records, name), &found.origins));
         drawn.push(page::text_table(known.find(name), &of_task(records, name), &[]).to_text());
         push(&mut text, name, &drawn);

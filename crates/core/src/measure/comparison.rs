@@ -230,6 +230,38 @@ impl Comparison {
     }
 }
 
+/// The runs of a record, by one of its metrics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subject {
+    /// The metric.
+    pub metric: String,
+    /// The better one of two of its values.
+    pub better: Better,
+    /// The value of each run; of a paper's figure the one that it is.
+    pub runs: Vec<f64>,
+}
+
+impl Subject {
+    /// The runs by the metric that the record is about, by what its task declares. `None` if it is about none.
+    pub fn of(record: &Record, declared: &BTreeMap<String, Vec<Declared>>) -> Option<Self> {
+        Self::by(record, main_metric(record, declared)?, declared)
+    }
+
+    /// The runs by this metric. `None` if the record does not have it.
+    pub fn by(
+        record: &Record,
+        metric: &str,
+        declared: &BTreeMap<String, Vec<Declared>>,
+    ) -> Option<Self> {
+        let runs = runs(record, metric);
+        (!runs.is_empty()).then(|| Self {
+            metric: metric.to_owned(),
+            better: better(record, metric, declared),
+            runs,
+        })
+    }
+}
+
 /// The last record of each test, in the order of the first ones.
 fn by_test<'a>(records: &'a [Record], options: &Options) -> Vec<(Key, &'a Record)> {
     let mut tests: Vec<(Key, &Record)> = Vec::new();
@@ -252,7 +284,7 @@ fn by_test<'a>(records: &'a [Record], options: &Options) -> Vec<(Key, &'a Record
 
 /// A test that one set lacks.
 fn alone(record: &Record, verdict: Judgement, options: &Options) -> Comparison {
-    let metric = main_metric(record, options).unwrap_or_default();
+    let metric = main_metric(record, &options.declared).unwrap_or_default();
     let side = Some(side(record, metric));
     let (a, b) = match verdict {
         Judgement::OnlyB => (None, side),
@@ -262,7 +294,7 @@ fn alone(record: &Record, verdict: Judgement, options: &Options) -> Comparison {
         task: record.task.clone(),
         parameters: record.parameters.clone(),
         metric: metric.to_owned(),
-        better: better(record, metric, options),
+        better: better(record, metric, &options.declared),
         a,
         b,
         ratio: None,
@@ -292,7 +324,7 @@ fn pair(a: &Record, b: &Record, options: &Options) -> Vec<(Comparison, Option<Ru
             ..alone(a, Judgement::NotComparable, options)
         };
         compared.metric = metric.to_owned();
-        compared.better = better(a, metric, options);
+        compared.better = better(a, metric, &options.declared);
         let logarithms = |record: &Record| -> Vec<f64> {
             let values = runs(record, metric);
             values.iter().map(|value| value.ln()).collect()
@@ -335,14 +367,17 @@ fn runs(record: &Record, metric: &str) -> Vec<f64> {
 }
 
 /// What the record is about.
-fn main_metric<'a>(record: &'a Record, options: &'a Options) -> Option<&'a str> {
+fn main_metric<'a>(
+    record: &'a Record,
+    declared: &'a BTreeMap<String, Vec<Declared>>,
+) -> Option<&'a str> {
     let is_open =
         matches!(record.parameters.get("mode"), Some(Value::Text(mode)) if mode == "open");
     let has = |metric: &&str| record.summary.contains_key(*metric);
     if is_open && has(&OPEN_LOOP) {
         return Some(OPEN_LOOP);
     }
-    match options.declared.get(&record.task) {
+    match declared.get(&record.task) {
         Some(metrics) => metrics.iter().map(|metric| metric.name.as_str()).find(has),
         None if record.summary.len() == 1 => record.summary.keys().next().map(String::as_str),
         None => None,
@@ -352,7 +387,10 @@ fn main_metric<'a>(record: &'a Record, options: &'a Options) -> Option<&'a str> 
 /// What a pair is about: what A is about if B has it too, else the first declared metric that both have. Of a paper's number, which is one
 /// metric of a test, that is the one.
 fn metric_of_both<'a>(a: &'a Record, b: &'a Record, options: &'a Options) -> &'a str {
-    let mains = [main_metric(a, options), main_metric(b, options)];
+    let mains = [
+        main_metric(a, &options.declared),
+        main_metric(b, &options.declared),
+    ];
     let has = |record: &Record, metric: &str| record.summary.contains_key(metric);
     let is_shared = |metric: &&str| has(a, metric) && has(b, metric);
     let declared = options.declared.get(&a.task).into_iter().flatten();
@@ -363,8 +401,8 @@ fn metric_of_both<'a>(a: &'a Record, b: &'a Record, options: &'a Options) -> &'a
 }
 
 /// Which value of a record's metric is the better one: as its task declares, else by the metric's name.
-fn better(record: &Record, metric: &str, options: &Options) -> Better {
-    let declared = options.declared.get(&record.task);
+fn better(record: &Record, metric: &str, declared: &BTreeMap<String, Vec<Declared>>) -> Better {
+    let declared = declared.get(&record.task);
     let mut declared = declared.into_iter().flatten();
     declared
         .find(|declared| declared.name == metric)
@@ -388,6 +426,14 @@ fn not_comparable(a: &Record, b: &Record, metric: &str, options: &Options) -> Op
             a.evidence.kind(),
             b.evidence.kind()
         ));
+    }
+    if a.evidence.kind() != b.evidence.kind()
+        && [a, b].iter().any(|side| is_predicted(side))
+        && !is_same_test(a, b)
+    {
+        return Some(
+            "a prediction shares a ratio with what was measured in the same test alone".to_owned(),
+        );
     }
     let differing = differing_state(a, b);
     if !differing.is_empty() && !options.across_state {
@@ -417,6 +463,17 @@ fn not_comparable(a: &Record, b: &Record, metric: &str, options: &Options) -> Op
     None
 }
 
+fn is_predicted(record: &Record) -> bool {
+    matches!(record.evidence, Evidence::Predicted { .. })
+}
+
+/// True if two records differ in how precisely they were measured at most.
+fn is_same_test(a: &Record, b: &Record) -> bool {
+    let names = a.parameters.keys().chain(b.parameters.keys());
+    let mut names = names.filter(|name| !OF_PRECISION.contains(&name.as_str()));
+    names.all(|name| a.parameters.get(name) == b.parameters.get(name))
+}
+
 /// What a reader of the ratio should know.
 fn remarks(a: &Record, b: &Record, options: &Options) -> Vec<String> {
     let mut remarks = Vec::new();
@@ -426,6 +483,9 @@ fn remarks(a: &Record, b: &Record, options: &Options) -> Vec<String> {
             a.evidence.kind(),
             b.evidence.kind()
         ));
+        if is_predicted(a) || is_predicted(b) {
+            remarks.push("the ratio is the prediction's error".to_owned());
+        }
     }
     for (name, record) in [("A", a), ("B", b)] {
         if let Some(stability) = &record.stability

@@ -52,7 +52,7 @@ pub enum Program {
     Iperf3,
     /// The text that `sysbench … run` prints.
     Sysbench,
-    /// The text that `stress-ng --metrics` or `--metrics-brief` prints.
+    /// The text that `stress-ng --metrics` or `--metrics-brief` prints, or the file of its `--yaml`.
     StressNg,
     /// The text that perftest's programs (`ib_write_bw` …) print.
     Perftest,
@@ -158,6 +158,7 @@ impl Program {
             () if is_json && text.contains("\"intervals\"") => Some(Self::Iperf3),
             () if is_json => None,
             () if text.contains("stress-ng: ") => Some(Self::StressNg),
+            () if text.contains(stress_ng::YAML_KEY) => Some(Self::StressNg),
             () if text.lines().any(|line| line.starts_with("sysbench ")) => Some(Self::Sysbench),
             () if text.contains("#bytes") && text.contains("#iterations") => Some(Self::Perftest),
             () if text.contains("Aggregate stats") && text.contains("bench configuration") => {
@@ -254,6 +255,7 @@ fn record(
         counts: BTreeMap::new(),
         summary: BTreeMap::new(),
         stability: None,
+        findings: BTreeMap::new(),
         provenance: Provenance {
             run: id,
             command: Vec::new(),

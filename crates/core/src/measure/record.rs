@@ -10,8 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::statistics::{self, Stability, Summary};
 use crate::{Backend, Evidence, MadeOf, OpSpec, ParameterValue};
 
-/// Version of the record's shape. Raised when a field changes meaning or goes.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of the record's shape. Raised when a field changes meaning or goes, and when a kind of evidence is added: who does not know the
+/// kind must not take its figures for another's. Version 2 added [`Evidence::Predicted`] and [`Record::findings`].
+pub const SCHEMA_VERSION: u32 = 2;
+
+/// The oldest version that is read. Version 1 is version 2 without what that added.
+pub const SCHEMA_VERSION_MIN: u32 = 1;
 
 /// The result of one test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +43,9 @@ pub struct Record {
     pub summary: BTreeMap<String, Summary>,
     /// The verdict on whether the numbers can be trusted.
     pub stability: Option<Stability>,
+    /// What follows from the numbers, in words, by name: of advice `verdict`, `bound`, `assumes` … Nothing of it is a parameter of the test.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub findings: BTreeMap<String, String>,
     /// The facts with which to get the numbers again.
     pub provenance: Provenance,
 }
@@ -59,6 +66,7 @@ impl Record {
             counts: BTreeMap::new(),
             summary: BTreeMap::new(),
             stability: None,
+            findings: BTreeMap::new(),
             provenance,
         }
     }

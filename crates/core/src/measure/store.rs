@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::record::{Record, SCHEMA_VERSION};
+use super::record::{Record, SCHEMA_VERSION, SCHEMA_VERSION_MIN};
 
 /// Longest file of records that is read.
 const READ_BYTES_MAX: u64 = 1 << 30;
@@ -193,10 +193,10 @@ fn parse(line: &[u8]) -> Option<Result<Record, String>> {
         return None;
     }
     Some(match serde_json::from_slice::<Record>(line) {
-        Ok(record) if record.schema_version == SCHEMA_VERSION => Ok(record),
+        Ok(record) if is_read(record.schema_version) => Ok(record),
         Ok(record) => Err(foreign_version(record.schema_version)),
         Err(error) => Err(match serde_json::from_slice::<Version>(line) {
-            Ok(Version { schema_version }) if schema_version != SCHEMA_VERSION => {
+            Ok(Version { schema_version }) if !is_read(schema_version) => {
                 foreign_version(schema_version)
             }
             _ => format!("not a record: {error}"),
@@ -204,8 +204,14 @@ fn parse(line: &[u8]) -> Option<Result<Record, String>> {
     })
 }
 
+fn is_read(version: u32) -> bool {
+    (SCHEMA_VERSION_MIN..=SCHEMA_VERSION).contains(&version)
+}
+
 fn foreign_version(version: u32) -> String {
-    format!("record of schema version {version}; this dpb reads version {SCHEMA_VERSION}")
+    format!(
+        "record of schema version {version}; this dpb reads versions {SCHEMA_VERSION_MIN} to {SCHEMA_VERSION}"
+    )
 }
 
 #[cfg(test)]

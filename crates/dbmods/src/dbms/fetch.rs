@@ -7,10 +7,11 @@ use dpb_link::Connect;
 
 use super::answer::Answer;
 use super::queries::TpchQuery;
+use super::source::AgentError;
 use super::stock::Settings;
 use crate::compare::fetched_file::FetchedFile;
 use crate::duckdb::{Config, Database, Delivery, Library, literal};
-use crate::service::client::{Client, ClientError};
+use crate::service::client::Client;
 use crate::service::protocol::{self, DataSet, FileFormat, TableInfo};
 
 /// DuckDB, and a connection that its files come by. They land in memory, in pages that earlier runs have touched.
@@ -35,21 +36,18 @@ impl FetchingDuckDb {
     /// Connects to an agent that has DuckDB's files of the tables of a scale factor.
     ///
     /// # Errors
-    /// If it cannot be reached, or has no such files.
+    /// If it cannot be reached, or has no such tables.
     pub fn connect(
         library: Library,
         connect: Connect,
         scale_factor: f64,
         settings: Settings,
-    ) -> Result<Self, String> {
-        let words = |error: ClientError| error.to_string();
-        let data = DataSet::tpch(scale_factor).map_err(|error| error.to_string())?;
+    ) -> Result<Self, AgentError> {
+        let data =
+            DataSet::tpch(scale_factor).map_err(|error| AgentError::lacks(error.to_string()))?;
         let capabilities = protocol::CAPABILITY_FETCH | protocol::CAPABILITY_DUCKDB;
-        let mut client = Client::connect_with(connect, capabilities).map_err(words)?;
-        let tables = client.describe(&data).map_err(words)?;
-        if let Err(missing) = &client.agent().duckdb {
-            return Err(format!("at the agent: {missing}"));
-        }
+        let mut client = Client::connect_with(connect, capabilities)?;
+        let tables = client.describe(&data)?;
         Ok(Self {
             library,
             client,
@@ -60,6 +58,21 @@ impl FetchingDuckDb {
             files: BTreeMap::new(),
             settings,
         })
+    }
+
+    /// What the agent lacks, if it lacks something.
+    pub(super) fn missing(&self) -> Option<String> {
+        let missing = self.client.agent().duckdb.as_ref().err();
+        missing.map(|missing| format!("at the agent: {missing}"))
+    }
+
+    /// Why a query's files cannot be fetched into so much memory, if they cannot.
+    pub(super) fn shortage(&self, query: &TpchQuery, available_bytes: u64) -> Option<String> {
+        let missing = query
+            .tables()
+            .filter(|table| !self.files.contains_key(table))
+            .filter_map(|table| self.tables.get(table)?.duckdb_bytes);
+        shortage(missing.sum(), available_bytes)
     }
 
     /// Fetches the files of a query's tables, and runs it over them. `ended` is called after the last row, `apart` before and after what
@@ -170,10 +183,35 @@ impl FetchingDuckDb {
     }
 }
 
+/// Why files of so many bytes cannot be fetched into so much memory, if they cannot.
+fn shortage(bytes: u64, available_bytes: u64) -> Option<String> {
+    (bytes > available_bytes).then(|| {
+        format!(
+            "the files that are fetched take {bytes} bytes of memory, and {available_bytes} are available: end other programs, take a smaller --sf, \
+             or leave out --engine duckdb-fetch"
+        )
+    })
+}
+
 /// A path of this process's files as DuckDB resolves it, since it compares paths that are allowed with those.
 fn resolved(path: PathBuf) -> PathBuf {
     match path.strip_prefix("/proc/self") {
         Ok(below) => PathBuf::from(format!("/proc/{}", std::process::id())).join(below),
         Err(_) => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_memory_has_no_room_for_are_not_fetched() {
+        assert_eq!(shortage(1000, 1000), None);
+        let why = shortage(1001, 1000).unwrap();
+        assert!(
+            why.contains("1001 bytes") && why.contains("1000 are available"),
+            "{why}"
+        );
     }
 }

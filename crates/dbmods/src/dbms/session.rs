@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dpb_core::measure::provenance::memory_available_bytes;
 use dpb_core::measure::{Interference, Watch};
 use dpb_core::{Clock, WallClock};
 use dpb_link::Connect;
@@ -19,9 +20,9 @@ use super::answer::Answer;
 use super::fetch::FetchingDuckDb;
 use super::pushed::{PushedDuckDb, ScanNote};
 use super::queries;
-use super::source::{AgentSource, OwnSource, Pace};
+use super::source::{AgentError, AgentSource, OwnSource, Pace};
 use super::stock::{Settings, Stock};
-use crate::duckdb::Library;
+use crate::duckdb::{Library, Missing, v2};
 use crate::service::usage;
 use crate::tpch;
 
@@ -119,6 +120,8 @@ pub enum Said {
     Failed(String),
     /// This machine lacks something.
     Unsupported(String),
+    /// The agent could not be asked.
+    Agent(AgentError),
 }
 
 /// An engine, open for queries.
@@ -135,7 +138,15 @@ pub type Connecting<'a> = &'a dyn Fn(&AgentAt) -> Result<Connect, String>;
 ///
 /// # Errors
 /// If the input cannot be read or the output not be written.
-pub fn serve(
+pub fn serve(input: impl BufRead, output: impl Write, connect: Connecting<'_>) -> io::Result<()> {
+    let clock = Arc::new(WallClock::default());
+    serve_by(clock, &Library::find, input, output, connect)
+}
+
+/// The same by a clock, with the library that `find` loads.
+fn serve_by(
+    clock: Arc<dyn Clock>,
+    find: &dyn Fn() -> Result<Library, Missing>,
     input: impl BufRead,
     mut output: impl Write,
     connect: Connecting<'_>,
@@ -153,13 +164,13 @@ pub fn serve(
         }
         Ok(opening) => {
             // Not timed: libraries stay in the page cache.
-            let library = match Library::find() {
+            let library = match find() {
                 Err(missing) => {
                     return say(&mut output, &Said::Unsupported(missing.to_string()));
                 }
                 Ok(library) => library,
             };
-            let watched = Watched::start();
+            let watched = Watched::start(&clock);
             match opening.open(library, connect) {
                 Err(said) => return say(&mut output, &said),
                 Ok(opened) => {
@@ -174,7 +185,7 @@ pub fn serve(
         let query = line.trim().parse().ok().and_then(queries::query);
         let said = match query {
             None => Said::Failed(format!("`{line}` is no query of TPC-H's")),
-            Some(query) => opened.run(query),
+            Some(query) => opened.run(query, &clock),
         };
         say(&mut output, &said)?;
     }
@@ -192,6 +203,7 @@ impl Opening {
     fn open(self, library: Library, connect: Connecting<'_>) -> Result<Opened, Said> {
         let failed = |error: &dyn std::fmt::Display| Said::Failed(error.to_string());
         let pushed = |source| {
+            v2::check_version(library.version()).map_err(Said::Unsupported)?;
             let opened = PushedDuckDb::open(
                 library,
                 source,
@@ -199,7 +211,7 @@ impl Opening {
                 self.memory_bytes_max,
                 self.spill.clone(),
             );
-            opened.map(Opened::Pushed).map_err(Said::Unsupported)
+            opened.map(Opened::Pushed).map_err(Said::Failed)
         };
         match self.engine {
             Engine::DuckDb { path } => {
@@ -219,8 +231,11 @@ impl Opening {
                 };
                 let at = connect(&agent).map_err(Said::Failed)?;
                 let fetching = FetchingDuckDb::connect(library, at, agent.scale_factor, settings);
-                let fetching = fetching.map_err(Said::Unsupported)?;
-                Ok(Opened::Fetching(Box::new(fetching)))
+                let fetching = fetching.map_err(Said::Agent)?;
+                match fetching.missing() {
+                    Some(missing) => Err(Said::Unsupported(missing)),
+                    None => Ok(Opened::Fetching(Box::new(fetching))),
+                }
             }
             Engine::Own {
                 data_dir,
@@ -240,15 +255,20 @@ impl Opening {
                     pace,
                     agent.is_compact,
                 );
-                pushed(Arc::new(source.map_err(|error| failed(&error))?))
+                pushed(Arc::new(source.map_err(Said::Agent)?))
             }
         }
     }
 }
 
 impl Opened {
-    fn run(&mut self, query: &queries::TpchQuery) -> Said {
-        let watched = Watched::start();
+    fn run(&mut self, query: &queries::TpchQuery, clock: &Arc<dyn Clock>) -> Said {
+        if let Self::Fetching(fetching) = &*self
+            && let Some(shortage) = fetching.shortage(query, memory_available_bytes())
+        {
+            return Said::Unsupported(shortage);
+        }
+        let watched = Watched::start(clock);
         let mut took = None;
         let ended = || took = Some(watched.stop());
         let outcome = match self {
@@ -284,7 +304,7 @@ impl Opened {
 /// This process while something runs.
 struct Watched {
     watch: Watch,
-    clock: WallClock,
+    clock: Arc<dyn Clock>,
     started_ns: u64,
     cpu_s: f64,
     read_bytes: Option<u64>,
@@ -293,13 +313,12 @@ struct Watched {
 }
 
 impl Watched {
-    fn start() -> Self {
+    fn start(clock: &Arc<dyn Clock>) -> Self {
         let cpu_s = usage::of_this_process(true).cpu_s;
-        let clock = WallClock::default();
         Self {
             watch: Watch::start(),
             started_ns: clock.now_ns(),
-            clock,
+            clock: Arc::clone(clock),
             cpu_s,
             read_bytes: read_bytes(),
             left_out: Cell::default(),
@@ -375,5 +394,67 @@ impl Took {
             context_switches_involuntary: self.context_switches_involuntary,
             steal_s: self.steal_s,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dpb_core::{Timer, VirtualClock};
+
+    use super::*;
+    use crate::duckdb::tests::library;
+
+    /// The lines that a process says which is told these, by a clock that only loading the library moves.
+    fn said(lines: &[String], loads: Duration) -> Option<Vec<Said>> {
+        library()?;
+        let clock = Arc::new(VirtualClock::new(false));
+        let find = || {
+            clock.sleep(loads);
+            Library::find()
+        };
+        let (input, mut output) = (lines.join("\n"), Vec::new());
+        let connect = |_: &AgentAt| Err("there is no agent".to_owned());
+        serve_by(
+            clock.clone(),
+            &find,
+            input.as_bytes(),
+            &mut output,
+            &connect,
+        )
+        .unwrap();
+        let lines = String::from_utf8(output).unwrap();
+        let said = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        Some(said.collect())
+    }
+
+    fn opening(engine: Engine, folder: &std::path::Path) -> String {
+        let opening = Opening {
+            engine,
+            threads: 1,
+            memory_bytes_max: None,
+            spill: folder.to_owned(),
+        };
+        serde_json::to_string(&opening).unwrap()
+    }
+
+    #[test]
+    fn loading_the_library_is_no_part_of_opening() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("empty.duckdb");
+        let made = library().map(|library| {
+            let config = crate::duckdb::Config::default();
+            crate::duckdb::Database::open(library, Some(&path), &config).unwrap()
+        });
+        drop(made);
+        let opening = opening(Engine::DuckDb { path }, folder.path());
+        let Some(said) = said(&[opening], Duration::from_secs(60)) else {
+            return;
+        };
+        let [Said::Opened(took)] = &said[..] else {
+            panic!("{said:?}");
+        };
+        assert_eq!(took.elapsed_s, 0.0);
     }
 }

@@ -19,7 +19,7 @@ use crate::duckdb::v2::PushedScan;
 use crate::query::Query;
 use crate::schema::Schema;
 
-pub use agent::AgentSource;
+pub use agent::{AgentError, AgentSource};
 pub use here::OwnSource;
 pub use pace::Pace;
 

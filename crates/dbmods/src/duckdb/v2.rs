@@ -22,8 +22,23 @@ pub(crate) mod tests;
 
 pub use expression::{Comparison, Expression, Type, Value};
 
-/// The begin of the versions of DuckDB whose functions are known: they are unstable, and another version may change them.
-pub(crate) const VERSIONS: &str = "v2.0.";
+/// The versions of DuckDB whose header was compared with the declarations here: its makers call the functions unstable, and any other version may change
+/// them, a number of a filter among them.
+pub(crate) const VERSIONS: [&str; 1] = ["v2.0.0"];
+
+/// Refuses a DuckDB of another version.
+///
+/// # Errors
+/// A sentence that names the version, and those that are known.
+pub fn check_version(version: &str) -> Result<(), String> {
+    match VERSIONS.contains(&version) {
+        true => Ok(()),
+        false => Err(format!(
+            "DuckDB {version} may have other functions for filters than dpb knows; it takes DuckDB {} (`cargo xtask setup`)",
+            VERSIONS.join(", ")
+        )),
+    }
+}
 
 /// A table that is not DuckDB's.
 pub trait PushedTable: Send + Sync + 'static {
@@ -106,12 +121,7 @@ impl Instance {
         memory_bytes_max: Option<u64>,
         spill: &Path,
     ) -> Result<Self, String> {
-        if !library.version().starts_with(VERSIONS) {
-            return Err(format!(
-                "DuckDB {} has no filters for tables of others that dpb knows; it takes DuckDB 2.0 (`cargo xtask setup`)",
-                library.version()
-            ));
-        }
+        check_version(library.version())?;
         let api = raw::api(library)?;
         let mut options = vec![
             ("autoinstall_known_extensions", "false".to_owned()),

@@ -7,6 +7,8 @@ mod history;
 mod lmdb;
 #[cfg(not(miri))]
 mod lookups;
+#[cfg(not(miri))]
+mod memory;
 mod model;
 
 use std::sync::Arc;

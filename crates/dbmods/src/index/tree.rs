@@ -31,6 +31,9 @@ mod shared;
 mod slot;
 mod split;
 mod sync;
+mod values;
+#[cfg(test)]
+mod walk;
 mod word;
 mod write;
 

@@ -2,6 +2,7 @@
 
 use dpb_core::SetupError;
 
+use crate::ends::Ends;
 use crate::table::segment::SegmentError;
 
 /// The reason why a scan failed.
@@ -46,4 +47,22 @@ pub enum ScanError {
     /// A rule of this module was broken.
     #[error("internal: {0}")]
     Internal(&'static str),
+}
+
+impl ScanError {
+    /// The end that it is.
+    pub fn ends(&self) -> Ends {
+        match self {
+            Self::Segment(_) | Self::Backend { .. } | Self::Malformed(_) | Self::Internal(_) => {
+                Ends::Broken
+            }
+            Self::Setup(_) => Ends::Unavailable,
+            Self::NoSuchColumn(_)
+            | Self::Type(_)
+            | Self::Overflow
+            | Self::Memory(_)
+            | Self::TooManyGroups(_)
+            | Self::Arrow(_) => Ends::Usage,
+        }
+    }
 }

@@ -24,6 +24,7 @@ pub use self::scanning::Scanned;
 use self::spare::Spare;
 use crate::query::Predicate;
 use crate::schema::Schema;
+use crate::service::compact::Expander;
 use crate::service::protocol::{
     self, AgentInfo, DataSet, FileFormat, Refusal, Reply, Request, ScanRequest, TableInfo, Tag,
     Usage,
@@ -45,8 +46,8 @@ pub const CAPABILITIES: u64 = protocol::CAPABILITY_DUCKDB
     | protocol::CAPABILITY_BULK
     | protocol::CAPABILITY_PARTIALS;
 
-/// Hears of bytes that have come.
-pub type Meter = Arc<dyn Fn(u64) + Send + Sync>;
+/// Hears of bytes that have come, and whether some of them were there before anybody waited for them.
+pub type Meter = Arc<dyn Fn(u64, bool) + Send + Sync>;
 
 /// A connection to an agent, one request at a time.
 pub struct Client {
@@ -66,6 +67,7 @@ pub struct Client {
     /// Tables that are not TPC-H's, as the agent last described them.
     described: HashMap<(DataSet, String), TableInfo>,
     spare: Spare,
+    expander: Expander,
     /// Hears of the bytes of each batch as it has come.
     meter: Option<Meter>,
     transport: Transport,
@@ -141,6 +143,7 @@ impl Client {
             agent_capabilities,
             agent,
             spare: Spare::default(),
+            expander: Expander::default(),
             meter: None,
             patience: Patience::default(),
             table_rows: HashMap::new(),
@@ -150,7 +153,7 @@ impl Client {
         })
     }
 
-    /// Has `meter` hear of the bytes of each batch that has come, before anybody has its rows.
+    /// Has `meter` hear of the bytes of each batch that has come, before anybody has its rows, and whether some of them were there when it was waited for.
     pub fn set_meter(&mut self, meter: Meter) {
         self.meter = Some(meter);
     }

@@ -191,7 +191,7 @@ impl Link {
             if stop() || self.peer_gone() {
                 return Ok(Some(Interrupted::Stopped));
             }
-            if self.since(since_ns) > self.patience() {
+            if self.since(since_ns) > self.patience() && !self.pauses() {
                 return Ok(Some(Interrupted::Stalled));
             }
             if self

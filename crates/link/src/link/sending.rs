@@ -258,7 +258,7 @@ impl Link {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 if stop() || self.peer_gone() {
                     Ok(Some(Interrupted::Stopped))
-                } else if self.since(idle_since_ns) > self.patience() {
+                } else if self.since(idle_since_ns) > self.patience() && !self.pauses() {
                     Ok(Some(Interrupted::Stalled))
                 } else {
                     Ok(None)

@@ -1,7 +1,9 @@
 //! A link carries what it should, no faster than its pace, and gives up whom it must.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use dpb_core::{Clock, VirtualClock, WallClock};
@@ -223,6 +225,44 @@ fn a_body_beyond_its_bound_is_an_error_and_nothing_of_it_is_sent() {
         Err(LinkError::TooLong { tag: END, .. })
     ));
     assert_eq!(near.bytes().0, 0);
+}
+
+#[test]
+fn a_peer_that_may_pause_is_waited_for_unless_others_wait() {
+    let (mut near, mut far) = pair(0);
+    let patience = Duration::from_millis(50);
+    near.set_patience(patience);
+    near.set_may_pause(true).unwrap();
+    let body: Vec<u8> = (0..32 << 20).map(|at: u32| (at >> 10) as u8).collect();
+    let is_reading = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !is_reading.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            let header = far.receive_header().unwrap().unwrap();
+            far.receive_body(header).unwrap()
+        });
+        // It begins to read once the sender has asked ten times whether to stop, and has had no patience left for long.
+        let waits = Cell::new(0);
+        let started = Instant::now();
+        let stop = || {
+            waits.set(waits.get() + 1);
+            if waits.get() >= 10 && started.elapsed() > 4 * patience {
+                is_reading.store(true, Ordering::Relaxed);
+            }
+            false
+        };
+        let ended = near.send_frame(BATCH, &[&body], body.len(), &stop).unwrap();
+        assert_eq!(ended, None);
+        assert!(waits.get() >= 10);
+        assert_eq!(reader.join().unwrap(), body);
+    });
+    // Now somebody waits for what this connection holds.
+    let pressure = Arc::new(AtomicUsize::new(1));
+    near.set_pressure(Arc::clone(&pressure));
+    let ended = near.send_frame(BATCH, &[&body], body.len(), &|| false);
+    assert_eq!(ended.unwrap(), Some(Interrupted::Stalled));
 }
 
 #[test]

@@ -274,6 +274,8 @@ pub(super) fn put_properties(to: &mut Vec<u8>, properties: &Properties) {
         Evidence::Emulated { by } => (1, by.as_str()),
         Evidence::Simulated { model } => (2, model.as_str()),
         Evidence::Published { source } => (3, source.as_str()),
+        // No backend's figures are predictions, and the other end refuses it.
+        Evidence::Predicted { model, .. } => (4, model.as_str()),
     };
     to.push(kind);
     put_text(to, text, TEXT_BYTES_MAX);

@@ -2,9 +2,11 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int, c_ulong, c_void};
+use std::fs::File;
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 /// Values of options: numbers and structures of numbers, of which all bytes are fine.
@@ -130,9 +132,22 @@ pub(super) fn bring_up(interface: &str) -> io::Result<()> {
     request.ask(socket.as_fd(), libc::SIOCSIFFLAGS as c_ulong)
 }
 
-/// Packets that the kernel has dropped because an interface of this thread's network namespace had no room to send them.
-pub(super) fn dropped_when_sending(interface: &str) -> Option<u64> {
-    let counts = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+/// The counters of the interfaces of this thread's network namespace, whichever thread reads them later.
+pub(super) fn interface_counters() -> io::Result<File> {
+    File::open("/proc/thread-self/net/dev")
+}
+
+/// Packets that the kernel has dropped because an interface had no room to send them.
+pub(super) fn dropped_when_sending(counters: &File, interface: &str) -> Option<u64> {
+    let mut counts = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        match counters.read_at(&mut piece, counts.len() as u64).ok()? {
+            0 => break,
+            bytes => counts.extend_from_slice(&piece[..bytes]),
+        }
+    }
+    let counts = String::from_utf8_lossy(&counts);
     let line = counts.lines().find_map(|line| {
         let (name, counts) = line.split_once(':')?;
         (name.trim() == interface).then_some(counts)

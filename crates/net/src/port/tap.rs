@@ -27,6 +27,8 @@ const FRAMES: u32 = 1024;
 pub struct Tap {
     name: String,
     file: File,
+    /// Of its network namespace: the port may be used from another one.
+    counters: File,
     mtu: usize,
     pool: Pool,
     stats: PortStats,
@@ -64,6 +66,7 @@ impl Tap {
         Ok(Self {
             name,
             file,
+            counters: sys::interface_counters()?,
             mtu,
             pool: Pool::new(FRAMES, frame_bytes)?,
             stats: PortStats::default(),
@@ -140,7 +143,7 @@ impl PacketPort for Tap {
     /// What the kernel was given counts as sent.
     fn stats(&mut self) -> PortStats {
         // What the interface could not send is what we could not receive.
-        if let Some(dropped) = sys::dropped_when_sending(&self.name) {
+        if let Some(dropped) = sys::dropped_when_sending(&self.counters, &self.name) {
             self.stats.receive_lost.kernel = dropped;
         }
         let mut stats = self.stats;

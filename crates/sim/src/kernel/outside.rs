@@ -27,13 +27,36 @@ pub trait Outside<M>: Send {
     fn reach(&mut self, now_ps: u64) -> Result<bool, OutsideError>;
 
     /// Called while nothing can happen before the other side promises more. `next_ps` is the time of the next event here. By default the
-    /// thread lets others run.
+    /// thread lets others run. Of several outsides the first alone is asked to wait, so that none delays another: those that sleep wait for
+    /// each other's peers too.
     ///
     /// # Errors
     /// If the peer is gone.
     fn wait(&mut self, _next_ps: u64) -> Result<(), OutsideError> {
         std::thread::yield_now();
         Ok(())
+    }
+}
+
+impl<M, O: Outside<M> + ?Sized> Outside<M> for Box<O> {
+    fn send(&mut self, now_ps: u64, message: M) -> Result<Option<M>, OutsideError> {
+        (**self).send(now_ps, message)
+    }
+
+    fn receive(&mut self) -> Result<Option<(u64, M)>, OutsideError> {
+        (**self).receive()
+    }
+
+    fn promise_ps(&self) -> u64 {
+        (**self).promise_ps()
+    }
+
+    fn reach(&mut self, now_ps: u64) -> Result<bool, OutsideError> {
+        (**self).reach(now_ps)
+    }
+
+    fn wait(&mut self, next_ps: u64) -> Result<(), OutsideError> {
+        (**self).wait(next_ps)
     }
 }
 

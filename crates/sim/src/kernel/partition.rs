@@ -1,74 +1,98 @@
 //! The part of a kernel that one thread runs.
 
-use std::collections::binary_heap::PeekMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::channel::{Channel, Context, Place, Wiring};
-use super::event::{Event, What};
+use super::agenda::{Agenda, Event, LaneId, Origin, What};
+use super::channel::{Channel, Context, Local, Place, Wiring};
 use super::link::{LinkIn, LinkOut};
 use super::outside::{Outside, OutsideError};
+use super::standstill::{Standstill, Waiting};
 use super::{Component, Failure};
 
 /// A way out of the kernel, and the port that it belongs to.
 struct Exit<M> {
     component: u32,
-    port: u32,
-    received: u64,
+    /// The lane of the messages that come in by it.
+    arrivals: LaneId,
     last_ps: u64,
     outside: Box<dyn Outside<M>>,
 }
+
+/// The ways out of a partition: component, port, outside.
+pub(super) type Exits<M> = Vec<(u32, u32, Box<dyn Outside<M>>)>;
 
 /// Components that one thread runs.
 pub(super) struct Partition<M> {
     /// By number; those of other partitions are missing.
     components: Vec<Option<Box<dyn Component<M>>>>,
     pub(super) wiring: Wiring<M>,
-    pub(super) links_out: Vec<LinkOut<M>>,
     pub(super) links_in: Vec<LinkIn<M>>,
     exits: Vec<Exit<M>>,
     /// The number of events that were handled.
     pub(super) handled: u64,
 }
 
-/// Events that are handled between two promises to the neighbours.
-const PROMISE_EVENTS: u32 = 8;
+/// Events that are handled between two promises to the neighbours, unless there is nothing more to handle. A promise takes as long as some ten events, as
+/// its cache lines come from another core. With 4, and with 16, two threads were several times as slow as one.
+const PROMISE_EVENTS: u32 = 128;
 /// Looks at a neighbour's promise before the thread lets others run.
 const SPINS: u32 = 200;
 
 impl<M: Send + 'static> Partition<M> {
-    pub(super) fn new(components: usize) -> Self {
-        Self {
-            components: (0..components).map(|_| None).collect(),
-            wiring: Wiring::new(components),
-            links_out: Vec::new(),
+    /// A partition of these components, with channels to these components' ports from anywhere, and with these ways out.
+    pub(super) fn new(
+        components: Vec<Option<Box<dyn Component<M>>>>,
+        ends: impl IntoIterator<Item = (u32, u32)>,
+        exits: Exits<M>,
+    ) -> Self {
+        let timers = components.iter().enumerate();
+        let timers = timers.filter(|(_, component)| component.is_some());
+        let mut origins: Vec<(u32, Origin)> =
+            timers.map(|(id, _)| (id as u32, Origin::Timers)).collect();
+        let ends = ends.into_iter();
+        origins.extend(ends.map(|(component, port)| (component, Origin::Port(port))));
+        for (number, &(component, port, _)) in exits.iter().enumerate() {
+            origins.push((component, Origin::Port(port)));
+            origins.push((component, Origin::Exit(number as u32)));
+        }
+        let agenda = Agenda::new(origins);
+        let timers = components.iter().enumerate().map(|(id, component)| {
+            let is_here = component.is_some();
+            is_here.then(|| agenda.lane(id as u32, Origin::Timers))
+        });
+        let timers = timers.collect();
+        let mut partition = Self {
+            wiring: Wiring::new(agenda, timers),
+            components,
             links_in: Vec::new(),
             exits: Vec::new(),
             handled: 0,
+        };
+        for (component, port, outside) in exits {
+            partition.lead_out(component, port, outside);
         }
+        partition
     }
 
-    pub(super) fn add(&mut self, id: usize, component: Box<dyn Component<M>>) {
-        self.components[id] = Some(component);
+    fn lead_out(&mut self, component: u32, port: u32, outside: Box<dyn Outside<M>>) {
+        let agenda = &self.wiring.agenda;
+        let departures = agenda.lane(component, Origin::Exit(self.exits.len() as u32));
+        let arrivals = agenda.lane(component, Origin::Port(port));
+        let channel = Channel::new(departures, 0, 0, Place::Here);
+        self.wiring.lay(component, port as usize, channel);
+        self.exits.push(Exit {
+            component,
+            arrivals,
+            last_ps: 0,
+            outside,
+        });
     }
 
     /// The number of the link that leads to a partition.
     pub(super) fn link_to(&self, to: usize) -> usize {
-        let found = self.links_out.iter().position(|link| link.to() == to);
+        let found = self.wiring.links.iter().position(|link| link.to() == to);
         found.expect("each channel between partitions has a link")
-    }
-
-    pub(super) fn lead_out(&mut self, component: u32, port: usize, outside: Box<dyn Outside<M>>) {
-        let place = Place::Outside(self.exits.len());
-        self.wiring
-            .lay(component, port, Channel::new(component, port, 0, place));
-        self.exits.push(Exit {
-            component,
-            port: u32::try_from(port).expect("a port that a channel could be laid from"),
-            received: 0,
-            last_ps: 0,
-            outside,
-        });
     }
 
     pub(super) fn component(&self, id: usize) -> Option<&dyn Component<M>> {
@@ -84,30 +108,37 @@ impl<M: Send + 'static> Partition<M> {
         &mut self,
         is_first: bool,
         end_ps: u64,
-        stopped: &AtomicBool,
+        mut here: Here<'_>,
     ) -> Result<(), Failure> {
-        let stop = StopOthers(stopped);
+        let stop = StopOthers(here.stopped);
+        here.locals = self.components.iter().map(|_| None).collect();
         if is_first {
-            self.start()?;
+            self.start(&mut here)?;
         }
-        self.run_until(end_ps, stopped)?;
+        self.run_until(end_ps, &mut here)?;
         std::mem::forget(stop);
         Ok(())
     }
 
-    fn start(&mut self) -> Result<(), Failure> {
+    fn start(&mut self, here: &mut Here<'_>) -> Result<(), Failure> {
         for id in 0..self.components.len() {
-            self.with(id, 0, |component, context| component.start(context))?;
+            self.with(id, 0, here, |component, context| component.start(context))?;
         }
         Ok(())
     }
 
-    fn run_until(&mut self, end_ps: u64, stopped: &AtomicBool) -> Result<(), Failure> {
+    fn run_until(&mut self, end_ps: u64, here: &mut Here<'_>) -> Result<(), Failure> {
         let mut looks = 0_u32;
-        loop {
-            let horizon_ps = self.take_in(end_ps.saturating_add(1))?;
+        while !here.is_stopped() {
+            let promised_ps = self.take_in(end_ps.saturating_add(1))?;
+            let floor_ps = here.standstill.floor_ps().min(end_ps.saturating_add(1));
+            let horizon_ps = promised_ps.max(floor_ps);
+            if here.is_waiting && self.wiring.agenda.next_ps() < horizon_ps {
+                here.is_waiting = false;
+                here.standstill.go_on(here.number);
+            }
             let handled = self.handled;
-            self.handle_before(horizon_ps)?;
+            self.handle_before(horizon_ps, here)?;
             let next_ps = self.next_ps(horizon_ps);
             self.promise(next_ps);
             let is_known = self.reach(next_ps.min(end_ps))?;
@@ -119,22 +150,18 @@ impl<M: Send + 'static> Partition<M> {
                 continue;
             }
             looks = looks.saturating_add(1);
-            if looks < SPINS {
-                std::hint::spin_loop();
-            } else if stopped.load(Ordering::Relaxed) {
-                return Ok(());
-            } else {
-                self.wait()?;
+            match looks < SPINS {
+                true => std::hint::spin_loop(),
+                false => self.wait(here)?,
             }
         }
+        Ok(())
     }
 
     /// Takes in what has come; gives the time before which all has come, at most `horizon_ps`.
     fn take_in(&mut self, mut horizon_ps: u64) -> Result<u64, Failure> {
-        for link in &self.links_in {
-            let (promise_ps, events) = link.take();
-            horizon_ps = horizon_ps.min(promise_ps);
-            self.wiring.events.extend(events);
+        for link in &mut self.links_in {
+            horizon_ps = horizon_ps.min(link.take(&mut self.wiring.agenda));
         }
         for exit in &mut self.exits {
             loop {
@@ -143,11 +170,12 @@ impl<M: Send + 'static> Partition<M> {
                 let Some((due_ps, message)) = received else {
                     break;
                 };
+                if due_ps < exit.last_ps {
+                    let wrong = format!("a message for {due_ps} ps came after a later one");
+                    return Err(exit.failure(exit.last_ps, OutsideError(wrong)));
+                }
                 exit.last_ps = due_ps;
-                let number = exit.received;
-                exit.received += 1;
-                let event = Event::message(due_ps, exit.component, exit.port, number, message);
-                self.wiring.events.push(event);
+                self.wiring.agenda.push(exit.arrivals, due_ps, message);
             }
             horizon_ps = horizon_ps.min(exit.outside.promise_ps());
         }
@@ -155,38 +183,32 @@ impl<M: Send + 'static> Partition<M> {
     }
 
     /// Handles the events with a time before this one.
-    fn handle_before(&mut self, horizon_ps: u64) -> Result<(), Failure> {
+    fn handle_before(&mut self, horizon_ps: u64, here: &mut Here<'_>) -> Result<(), Failure> {
         let mut unpromised = 0;
-        loop {
+        while let Some(event) = self.wiring.agenda.pop_before(horizon_ps) {
+            self.handled += 1;
+            self.handle(event, here)?;
+            unpromised += 1;
             // The neighbours need not wait until all is done.
-            if unpromised == PROMISE_EVENTS && !self.links_out.is_empty() {
+            if unpromised == PROMISE_EVENTS && !self.wiring.links.is_empty() {
                 unpromised = 0;
                 self.promise(self.next_ps(horizon_ps));
             }
-            let Some(next) = self.wiring.events.peek_mut() else {
-                return Ok(());
-            };
-            if next.due_ps >= horizon_ps {
-                return Ok(());
-            }
-            let event = PeekMut::pop(next);
-            unpromised += 1;
-            self.handled += 1;
-            self.handle(event)?;
         }
+        Ok(())
     }
 
     #[inline]
-    fn handle(&mut self, event: Event<M>) -> Result<(), Failure> {
-        let (id, port, now_ps) = (event.component(), event.port(), event.due_ps);
+    fn handle(&mut self, event: Event<M>, here: &mut Here<'_>) -> Result<(), Failure> {
+        let (id, now_ps) = (event.component as usize, event.due_ps);
         match event.what {
-            What::Message(message) => self.with(id, now_ps, |component, context| {
-                component.receive(port, message, context);
+            What::Arrives(port, message) => self.with(id, now_ps, here, |component, context| {
+                component.receive(port as usize, message, context);
             }),
-            What::Timer(token) => self.with(id, now_ps, |component, context| {
+            What::Timer(token) => self.with(id, now_ps, here, |component, context| {
                 component.wake(token, context);
             }),
-            What::Leaves(_) => self.leave(event),
+            What::Leaves(exit, message) => self.leave(exit as usize, now_ps, message, here),
         }
     }
 
@@ -195,6 +217,7 @@ impl<M: Send + 'static> Partition<M> {
         &mut self,
         id: usize,
         now_ps: u64,
+        here: &mut Here<'_>,
         handle: impl FnOnce(&mut dyn Component<M>, &mut Context<'_, M>),
     ) -> Result<(), Failure> {
         let Some(component) = &mut self.components[id] else {
@@ -204,7 +227,7 @@ impl<M: Send + 'static> Partition<M> {
             now_ps,
             component: id as u32,
             wiring: &mut self.wiring,
-            links: &mut self.links_out,
+            local: &mut here.locals[id],
         };
         handle(component.as_mut(), &mut context);
         match self.wiring.failed.take() {
@@ -217,35 +240,43 @@ impl<M: Send + 'static> Partition<M> {
         }
     }
 
-    /// Hands a message to its outside, however long that takes. Meanwhile messages are taken in: of kernels that wait for each other to take, none
-    /// would ever go on.
-    fn leave(&mut self, event: Event<M>) -> Result<(), Failure> {
-        let (now_ps, number) = (event.due_ps, event.outside());
-        let What::Leaves(mut message) = event.what else {
-            return Ok(());
-        };
-        loop {
+    /// Hands a message to its outside, however long that takes, unless another partition stops: then the run has failed, and the message is lost. Meanwhile
+    /// messages are taken in: of kernels that wait for each other to take, none would ever go on.
+    fn leave(
+        &mut self,
+        number: usize,
+        now_ps: u64,
+        mut message: M,
+        here: &Here<'_>,
+    ) -> Result<(), Failure> {
+        while !here.is_stopped() {
             let exit = &mut self.exits[number];
             let sent = exit.outside.send(now_ps, message);
             match sent.map_err(|wrong| exit.failure(now_ps, wrong))? {
                 None => return Ok(()),
                 Some(back) => message = back,
             }
+            self.promise(now_ps);
             self.take_in(now_ps)?;
             let exit = &mut self.exits[number];
             let waited = exit.outside.wait(now_ps);
             waited.map_err(|wrong| exit.failure(now_ps, wrong))?;
         }
+        Ok(())
     }
 
     fn next_ps(&self, horizon_ps: u64) -> u64 {
-        let next = self.wiring.events.peek();
-        next.map_or(horizon_ps, |next| next.due_ps.min(horizon_ps))
+        self.wiring.agenda.next_ps().min(horizon_ps)
     }
 
-    fn promise(&self, next_ps: u64) {
-        for link in &self.links_out {
+    fn promise(&mut self, next_ps: u64) {
+        let Wiring { links, spent, .. } = &mut self.wiring;
+        for link in links {
             link.promise(next_ps);
+            link.take_back(spent);
+        }
+        for link in &mut self.links_in {
+            link.give_back(spent);
         }
     }
 
@@ -260,12 +291,22 @@ impl<M: Send + 'static> Partition<M> {
     }
 
     /// Lets others run. Sleeps of 10 µs after 50 looks were tried: tests on more threads than cores took twenty times as long.
-    fn wait(&mut self) -> Result<(), Failure> {
+    fn wait(&mut self, here: &mut Here<'_>) -> Result<(), Failure> {
         let next_ps = self.next_ps(u64::MAX);
-        // One outside may sleep; of several each would delay the others.
-        if let ([exit], []) = (self.exits.as_mut_slice(), self.links_in.as_slice()) {
+        // One outside may sleep; of several each would delay the others. A neighbour is not to wait for a sleep.
+        if let ([exit, ..], []) = (self.exits.as_mut_slice(), self.links_in.as_slice()) {
             let waited = exit.outside.wait(next_ps);
             return waited.map_err(|wrong| exit.failure(next_ps, wrong));
+        }
+        // What comes from outside is not counted as under way.
+        if self.exits.is_empty() {
+            here.is_waiting = true;
+            let state = Waiting {
+                next_ps,
+                sent: self.wiring.links.iter().map(LinkOut::batches).sum(),
+                taken: self.links_in.iter().map(LinkIn::batches).sum(),
+            };
+            here.standstill.wait(here.number, state);
         }
         thread::yield_now();
         Ok(())
@@ -279,6 +320,35 @@ impl<M> Exit<M> {
             at_ps,
             reason,
         }
+    }
+}
+
+/// A partition's run, on the thread that carries it out.
+pub(super) struct Here<'a> {
+    /// The number of the partition.
+    number: usize,
+    stopped: &'a AtomicBool,
+    standstill: &'a Standstill,
+    /// True if the others may know that this partition waits.
+    is_waiting: bool,
+    /// By component.
+    locals: Vec<Local>,
+}
+
+impl<'a> Here<'a> {
+    pub(super) fn new(number: usize, stopped: &'a AtomicBool, standstill: &'a Standstill) -> Self {
+        Self {
+            number,
+            stopped,
+            standstill,
+            is_waiting: false,
+            locals: Vec::new(),
+        }
+    }
+
+    /// True if another partition has failed.
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
     }
 }
 

@@ -346,6 +346,135 @@ fn a_panic_of_a_component_reaches_the_caller() {
     let _ = with_fragile(true).run_until(SECOND_PS);
 }
 
+/// A peer that never says anything, and takes so many messages or notices of the time.
+struct Deaf {
+    messages: u32,
+    notices: u32,
+}
+
+impl Outside<u64> for Deaf {
+    fn send(&mut self, _: u64, message: u64) -> Result<Option<u64>, OutsideError> {
+        let is_taken = self.messages > 0;
+        self.messages = self.messages.saturating_sub(1);
+        Ok((!is_taken).then_some(message))
+    }
+
+    fn receive(&mut self) -> Result<Option<(u64, u64)>, OutsideError> {
+        Ok(None)
+    }
+
+    fn promise_ps(&self) -> u64 {
+        SECOND_PS
+    }
+
+    fn reach(&mut self, _: u64) -> Result<bool, OutsideError> {
+        let is_told = self.notices > 0;
+        self.notices = self.notices.saturating_sub(1);
+        Ok(is_told)
+    }
+}
+
+/// Whatever a partition waits for, it sees that another has failed: room for a message, room for the time, a promise.
+#[test]
+fn a_failure_ends_every_wait() {
+    let at_ps = 2 * MICROSECOND_PS + 50;
+    for (messages, notices) in [(2, u32::MAX), (u32::MAX, 0), (u32::MAX, u32::MAX)] {
+        let mut plan = Plan::new();
+        let caller = plan.add("caller", 1, Caller::default());
+        let fragile = plan.add(
+            "fragile",
+            1,
+            Fragile {
+                at_ps,
+                panics: false,
+            },
+        );
+        plan.join((caller, 0), (fragile, 0), 100)
+            .expect("free ports");
+        plan.lead_out((caller, 3), Deaf { messages, notices })
+            .expect("a free port");
+        let mut kernel = plan.build(2);
+        assert_eq!(kernel.threads(), 2);
+        let failed = kernel
+            .run_until(3 * MICROSECOND_PS)
+            .expect_err("fragile fails");
+        assert_eq!(failed.component, "fragile");
+        assert_eq!(failed.at_ps, at_ps);
+    }
+}
+
+/// Promises more than it keeps.
+struct Hasty;
+
+impl Component<u64> for Hasty {
+    fn start(&mut self, context: &mut Context<'_, u64>) {
+        context.wake_at(10, 0);
+    }
+
+    fn receive(&mut self, _: usize, _: u64, _: &mut Context<'_, u64>) {}
+
+    fn wake(&mut self, _: u64, context: &mut Context<'_, u64>) {
+        context.send_after(0, 99, 1);
+    }
+
+    fn least_delay_ps(&self, _: usize) -> u64 {
+        100
+    }
+}
+
+#[test]
+#[should_panic(
+    expected = "a message on port 0 has a delay of 99 ps, and the least was to be 100 ps"
+)]
+fn a_delay_below_the_promised_one_is_refused() {
+    let mut plan = Plan::new();
+    let [a, b] = ["a", "b"].map(|name| plan.add(name, 1, Hasty));
+    plan.join((a, 0), (b, 0), 0).expect("free ports");
+    let _ = plan.build(1).run_until(SECOND_PS);
+}
+
+/// Counts in a value of its thread, and in one of its own.
+#[derive(Default)]
+struct Counter {
+    own: u64,
+    locals: Vec<u64>,
+}
+
+impl Component<u64> for Counter {
+    fn start(&mut self, context: &mut Context<'_, u64>) {
+        context.wake_at(0, 0);
+    }
+
+    fn receive(&mut self, _: usize, _: u64, _: &mut Context<'_, u64>) {}
+
+    fn wake(&mut self, _: u64, context: &mut Context<'_, u64>) {
+        self.own += 1;
+        // What cannot be sent to another thread can be kept there.
+        let local: &mut std::rc::Rc<std::cell::Cell<u64>> = context.local();
+        local.set(local.get() + 1);
+        self.locals.push(local.get());
+        context.wake_at(context.now_ps() + 10, 0);
+    }
+}
+
+#[test]
+fn a_components_local_value_lives_for_a_run() {
+    for threads in [1, 2] {
+        let mut plan = Plan::new();
+        let ids = ["a", "b"].map(|name| plan.add(name, 1, Counter::default()));
+        let mut kernel = plan.build(threads);
+        assert_eq!(kernel.threads(), threads);
+        for end_ps in [25, 40] {
+            kernel.run_until(end_ps).expect("nothing fails");
+        }
+        for id in ids {
+            let counter: &Counter = kernel.component(id).expect("a counter");
+            assert_eq!(counter.own, 5);
+            assert_eq!(counter.locals, [1, 2, 3, 1, 2]);
+        }
+    }
+}
+
 #[test]
 fn a_port_takes_one_channel() {
     let mut plan = Plan::new();

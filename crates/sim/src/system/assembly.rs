@@ -4,26 +4,30 @@ pub mod report;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dpb_core::random::SplitMix64;
 use dpb_core::{Operator, SetupError};
 
 use super::card::{self, Card, CardModel};
-use super::datagrams::{ServiceModel, SourceModel};
+use super::cut::{WaysOut, have_ended};
 use super::description::{Description, DigestText, HostText, PCIE_PS};
+use super::gate::GateWatch;
 use super::headers::Address;
 use super::host::{self, Host, Listening, Opening};
-use super::journey::Place;
 use super::message::Message;
 use super::protect::Protection;
+use super::real::{self, Real};
 use super::refusal::{DescriptionError, picoseconds, refuse};
-use super::sources::{WAITING, check_payload, rate};
 use super::switch::Switch;
-use super::trace::{Trace, Track};
-use super::watch::Watch;
-use super::wire::{Wire, WireModel};
-use crate::kernel::{ComponentId, Kernel, MILLISECOND_PS, Plan, RunError, SECOND_PS};
+use super::wire::Wire;
+use crate::kernel::{ComponentId, Kernel, MILLISECOND_PS, Plan, RunError, SECOND_PS, WiringError};
+use building::{Building, Station};
+use datagrams::{services_of, sources_of};
+
+mod building;
+mod datagrams;
+mod observing;
 
 /// Prepares an operator by its name: the digests of a system.
 pub type Prepare<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn Operator>, SetupError>;
@@ -32,10 +36,16 @@ pub type Prepare<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn Operator>, SetupError>
 #[allow(missing_debug_implementations)] // operators are anything
 pub struct System {
     kernel: Kernel<Message>,
-    hosts: Vec<(String, ComponentId, ComponentId)>,
+    hosts: Vec<Station>,
     switches: Vec<(String, ComponentId, Vec<String>)>,
+    real: Vec<Station>,
+    /// By host: the number of connections that other hosts open to it.
+    awaited: Vec<usize>,
     limit_ps: u64,
 }
+
+/// The length of a step of virtual time, after each of which it is asked if a run has ended.
+const STEP_PS: u64 = 5 * MILLISECOND_PS;
 
 /// One end of a link.
 struct End {
@@ -48,10 +58,11 @@ struct End {
 enum Part {
     Host(usize),
     Switch(usize),
+    Real(usize),
 }
 
 impl System {
-    /// Puts a system together. The seed determines faults; the threads are those of the kernel, which change no result.
+    /// Puts a system together that is in this process alone. The seed determines faults; the threads are those of the kernel, which change no result.
     ///
     /// # Errors
     /// What is wrong with the description, or why an operator is not to be had.
@@ -61,142 +72,47 @@ impl System {
         seed: u64,
         threads: usize,
     ) -> Result<Self, DescriptionError> {
-        let names = names(description)?;
-        let links = links(description, &names)?;
-        let mut plan = Plan::new();
-        let wire =
-            |model: WireModel, part: &str, port: usize| Wire::new(model, seed_of(seed, part, port));
-        let mut ends: Vec<(ComponentId, Vec<usize>)> = Vec::new();
-        let mut hosts = Vec::new();
-        for (number, text) in description.host.iter().enumerate() {
-            let [(_, link)] = links.of(number)[..] else {
-                return refuse(format!(
-                    "host `{}` has one link, not {}",
-                    text.name,
-                    links.of(number).len()
-                ));
-            };
-            let (mut model, _) = description.link[link].model()?;
-            // The card's ring is what waits; nothing is dropped between it and the wire.
-            model.queue_bytes = u64::MAX;
-            let wire = wire(model, &text.name, 0);
-            let (card, pcie_ps) = card_of(description, text, wire, prepare, seed)?;
-            let host = host_of(description, number, prepare, seed)?;
-            let host = plan.add(&text.name, 2, host);
-            let card = plan.add(&format!("card of {}", text.name), 2, card);
-            plan.join((host, host::CARD), (card, card::HOST), pcie_ps)
-                .map_err(|wrong| DescriptionError(wrong.to_string()))?;
-            ends.push((card, vec![card::WIRE]));
-            hosts.push((text.name.clone(), host, card));
+        if let Some(real) = description.real.first() {
+            return refuse(format!(
+                "`{}` is a real host, whose time is the wall clock's: `dpb sim live` runs such systems",
+                real.name
+            ));
         }
-        let mut switches = Vec::new();
-        for (number, text) in description.switch.iter().enumerate() {
-            let joined = links.of(description.host.len() + number);
-            let wires: Result<Vec<Wire>, DescriptionError> = joined
-                .iter()
-                .map(|&(port, link)| Ok(wire(description.link[link].model()?.0, &text.name, port)))
-                .collect();
-            let mut switch = Switch::new(text.model()?, wires?);
-            for (host, port) in links.ways_from(description, number) {
-                switch.learn(address(host).mac, port);
-            }
-            let switch = plan.add(&text.name, 1, switch);
-            ends.push((switch, (0..joined.len()).collect()));
-            let others = joined.iter().map(|&(_, link)| {
-                let [a, b] = &description.link[link].ends;
-                if *a == text.name {
-                    b.clone()
-                } else {
-                    a.clone()
-                }
-            });
-            switches.push((text.name.clone(), switch, others.collect()));
+        Self::assemble_part(description, prepare, seed, threads, WaysOut::default())
+    }
+
+    /// Puts the part of a system together that is in this process. Names, addresses and seeds are those of the whole.
+    ///
+    /// # Errors
+    /// What is wrong with the description, or why an operator is not to be had.
+    pub fn assemble_part(
+        description: &Description,
+        prepare: Prepare<'_>,
+        seed: u64,
+        threads: usize,
+        mut ways: WaysOut,
+    ) -> Result<Self, DescriptionError> {
+        if let Some(here) = &ways.here {
+            description.cut_links(here)?;
         }
-        for (link, text) in description.link.iter().enumerate() {
-            let [a, b] = [0, 1].map(|end| {
-                let End { part, port } = links.0[link][end];
-                let (component, ports) = &ends[part];
-                (*component, ports[port])
-            });
-            let (_, latency_ps) = text.model()?;
-            plan.join(a, b, latency_ps)
-                .map_err(|wrong| DescriptionError(wrong.to_string()))?;
-        }
+        let links = links(description, &names(description)?)?;
+        let mut building = Building::new(description, prepare, seed, &links);
+        let hosts = building.add_hosts(&ways)?;
+        let switches = building.add_switches(&ways)?;
+        let real = building.add_real(&mut ways)?;
+        building.join(&mut ways)?;
+        let awaited = description.connections_to();
+        let awaited = hosts
+            .iter()
+            .map(|(name, _, _)| awaited.get(name.as_str()).copied().unwrap_or(0));
         Ok(Self {
-            kernel: plan.build(threads),
+            awaited: awaited.collect(),
+            kernel: building.plan.build(threads),
             hosts,
             switches,
+            real,
             limit_ps: picoseconds("limit_s", description.limit_s, SECOND_PS as f64)?,
         })
-    }
-
-    /// Lets the system be observed from its start. With `keeps`, hosts keep account of where the time of frames went ([`report::account`]). Traces are
-    /// written in the order of virtual time.
-    ///
-    /// # Panics
-    /// If there is a trace, and the kernel runs on more than one thread: then nothing has one order.
-    pub fn observe(&mut self, keeps: bool, trace: Option<&Arc<Mutex<Trace>>>) {
-        assert!(
-            trace.is_none() || self.kernel.threads() == 1,
-            "a system that is traced runs on one thread"
-        );
-        let keeps = keeps || trace.is_some();
-        let mut next = 0;
-        let mut watch = |places: usize| {
-            let first = Place(next);
-            next += places as u16;
-            Watch::new(first, keeps, trace.cloned())
-        };
-        for (_, host, card) in &self.hosts {
-            if let Some(host) = self.kernel.component_mut::<Host>(*host) {
-                let places = host.parts().len();
-                host.watch_by(watch(places), keeps);
-            }
-            if let Some(card) = self.kernel.component_mut::<Card>(*card) {
-                let places = card.parts().len() - 1;
-                let own = watch(places);
-                card.watch_by(own, watch(1));
-            }
-        }
-        for (_, switch, ports) in &self.switches {
-            if let Some(switch) = self.kernel.component_mut::<Switch>(*switch) {
-                let own = watch(1);
-                let wires: Vec<Watch> = ports.iter().map(|_| watch(1)).collect();
-                switch.watch_by(own, wires);
-            }
-        }
-    }
-
-    /// The places of the system, in their order.
-    pub fn tracks(&self) -> Vec<Track> {
-        let mut tracks = Vec::new();
-        let mut track = |name: String, interface: Option<String>| {
-            let place = Place(tracks.len() as u16);
-            tracks.push(Track {
-                place,
-                name,
-                interface,
-            });
-        };
-        for ((name, host), (_, card)) in self.hosts().zip(self.cards()) {
-            for part in host.parts() {
-                track(format!("{name}: {}", part.name), None);
-            }
-            let parts = card.parts();
-            let last = parts.len() - 1;
-            for (number, part) in parts.into_iter().enumerate() {
-                let interface = (number == last).then(|| name.to_owned());
-                track(format!("card of {name}: {}", part.name), interface);
-            }
-        }
-        for (name, _, ports) in self.switches() {
-            track(format!("{name}: forwarding"), None);
-            for port in ports {
-                let interface = Some(format!("{name}: {port}"));
-                track(format!("{name}: wire to {port}"), interface);
-            }
-        }
-        tracks
     }
 
     /// Runs until all applications have finished, and no datagram is under way, or the limit is reached. True if they have finished.
@@ -206,14 +122,56 @@ impl System {
     pub fn run(&mut self) -> Result<bool, RunError> {
         // In steps, whose ends are the same however many threads there are.
         while self.kernel.now_ps() < self.limit_ps {
-            let step_ps = self.kernel.now_ps() + 5 * MILLISECOND_PS;
-            self.kernel.run_until(step_ps.min(self.limit_ps))?;
-            let has_finished = self.hosts().all(|(_, host)| host.has_finished());
-            if has_finished && report::in_flight(self) == 0 {
+            self.step()?;
+            if self.has_finished() && report::in_flight(self) == 0 {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Runs the part of a system that is in this process, whose links to the others have these gates, until its applications have finished
+    /// and a while longer: frames that were lost are sent again, and answered. A part without hosts runs until all peers have ended. True if it came to
+    /// this end before the limit.
+    ///
+    /// # Errors
+    /// If a part fails, or a peer.
+    pub fn run_beside(&mut self, peers: &[GateWatch], linger_ps: u64) -> Result<bool, RunError> {
+        let mut finished_ps = None;
+        while self.kernel.now_ps() < self.limit_ps {
+            self.step()?;
+            let now_ps = self.kernel.now_ps();
+            if self.hosts.is_empty() {
+                if have_ended(peers) {
+                    return Ok(true);
+                }
+            } else if self.has_finished() {
+                let finished_ps = *finished_ps.get_or_insert(now_ps);
+                if now_ps >= finished_ps + linger_ps || have_ended(peers) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(finished_ps.is_some())
+    }
+
+    /// Runs all that happens up to this time of the kernel.
+    ///
+    /// # Errors
+    /// If a part fails.
+    pub fn run_until(&mut self, end_ps: u64) -> Result<(), RunError> {
+        self.kernel.run_until(end_ps)
+    }
+
+    /// True if the connections of all hosts that are here were opened, from either end, and have finished, and all datagrams have left.
+    pub fn has_finished(&self) -> bool {
+        let mut hosts = self.hosts().zip(&self.awaited);
+        hosts.all(|((_, host), &awaited)| host.has_finished(awaited))
+    }
+
+    fn step(&mut self) -> Result<(), RunError> {
+        let end_ps = self.kernel.now_ps() + STEP_PS;
+        self.kernel.run_until(end_ps.min(self.limit_ps))
     }
 
     /// The kernel: virtual time, and the number of events.
@@ -227,9 +185,15 @@ impl System {
         hosts.filter_map(|(name, host, _)| Some((name.as_str(), self.kernel.component(*host)?)))
     }
 
-    /// The cards, by their hosts' names.
+    /// The parts of real hosts, by name.
+    pub fn real(&self) -> impl Iterator<Item = (&str, &Real)> {
+        let real = self.real.iter();
+        real.filter_map(|(name, real, _)| Some((name.as_str(), self.kernel.component(*real)?)))
+    }
+
+    /// The cards, by the names of their hosts, modelled or real.
     pub fn cards(&self) -> impl Iterator<Item = (&str, &Card)> {
-        let hosts = self.hosts.iter();
+        let hosts = self.hosts.iter().chain(&self.real);
         hosts.filter_map(|(name, _, card)| Some((name.as_str(), self.kernel.component(*card)?)))
     }
 
@@ -252,8 +216,10 @@ fn names(description: &Description) -> Result<BTreeMap<&str, Part>, DescriptionE
     let hosts = hosts.map(|(number, it)| (it.name.as_str(), Part::Host(number)));
     let switches = description.switch.iter().enumerate();
     let switches = switches.map(|(number, it)| (it.name.as_str(), Part::Switch(number)));
+    let real = description.real.iter().enumerate();
+    let real = real.map(|(number, it)| (it.name.as_str(), Part::Real(number)));
     let mut names = BTreeMap::new();
-    for (name, part) in hosts.chain(switches) {
+    for (name, part) in hosts.chain(switches).chain(real) {
         if names.insert(name, part).is_some() {
             return refuse(format!("two parts are called `{name}`"));
         }
@@ -262,7 +228,8 @@ fn names(description: &Description) -> Result<BTreeMap<&str, Part>, DescriptionE
         return refuse("a system has at most 250 hosts");
     }
     for card in &description.card {
-        if !description.host.iter().any(|it| it.name == card.host) {
+        let part = names.get(card.host.as_str());
+        if !matches!(part, Some(Part::Host(_) | Part::Real(_))) {
             return refuse(format!("a card is in `{}`, which is no host", card.host));
         }
         if description
@@ -278,15 +245,47 @@ fn names(description: &Description) -> Result<BTreeMap<&str, Part>, DescriptionE
     Ok(names)
 }
 
+/// The work of each host, in thousands of frames that its connections and its sources of datagrams send and receive. A frame is about five events at a host, five at its card, and one at each
+/// switch.
+fn weights(description: &Description) -> Vec<u64> {
+    let mut frames = vec![1; description.host.len()];
+    for (number, host) in description.host.iter().enumerate() {
+        for offer in &host.offer {
+            let to = description.host.iter().position(|it| it.name == offer.to);
+            let frames_of_each = 1 + u64::from(offer.answered);
+            let thousands = (offer.count / 1000).clamp(1, 1 << 32) * frames_of_each;
+            for end in [Some(number), to].into_iter().flatten() {
+                frames[end] += thousands;
+            }
+        }
+        for connect in &host.connect {
+            let asked = connect.request_bytes.unwrap_or(0) + connect.answer_bytes.unwrap_or(0);
+            let asked = connect
+                .requests
+                .unwrap_or(0)
+                .saturating_mul(asked.max(3000));
+            let bytes = connect.bytes.unwrap_or(0).saturating_add(asked);
+            // Beyond that a run does not end anyway, and sums stay sums.
+            let thousands = (bytes / 1_000_000).clamp(1, 1 << 32);
+            let to = description.host.iter().position(|it| it.name == connect.to);
+            for end in [Some(number), to].into_iter().flatten() {
+                frames[end] += thousands;
+            }
+        }
+    }
+    frames
+}
+
 /// The ends of the links, by link.
 struct Links(Vec<[End; 2]>);
 
 impl Links {
-    /// The hosts, each with the port of the switch that the shortest way from the host comes in at.
+    /// The hosts that send or take datagrams, each with the port of the switch that the shortest way from the host comes in at.
     fn ways_from(&self, description: &Description, switch: usize) -> Vec<(usize, usize)> {
         let hosts = description.host.len();
+        let switches = hosts..hosts + description.switch.len();
         let mut ways = Vec::new();
-        for host in 0..hosts {
+        for host in (0..hosts).filter(|&it| description.has_datagrams(it)) {
             let mut seen = BTreeMap::from([(host, None)]);
             let mut waiting = std::collections::VecDeque::from([host]);
             while let Some(part) = waiting.pop_front() {
@@ -297,7 +296,7 @@ impl Links {
                     };
                     seen.insert(end.part, Some(end.port));
                     // A host hands nothing on.
-                    if end.part >= hosts {
+                    if switches.contains(&end.part) {
                         waiting.push_back(end.part);
                     }
                 }
@@ -326,14 +325,16 @@ fn links(
     description: &Description,
     names: &BTreeMap<&str, Part>,
 ) -> Result<Links, DescriptionError> {
-    let mut ports = vec![0; description.host.len() + description.switch.len()];
+    let (hosts, switches) = (description.host.len(), description.switch.len());
+    let mut ports = vec![0; hosts + switches + description.real.len()];
     let mut links = Vec::new();
     for link in &description.link {
         let mut ends = Vec::new();
         for name in &link.ends {
             let part = match names.get(name.as_str()) {
                 Some(Part::Host(number)) => *number,
-                Some(Part::Switch(number)) => description.host.len() + number,
+                Some(Part::Switch(number)) => hosts + number,
+                Some(Part::Real(number)) => hosts + switches + number,
                 None => {
                     return refuse(format!(
                         "a link leads to `{name}`, which is no host and no switch"
@@ -453,82 +454,15 @@ const DATAGRAMS: usize = 2 << 16;
 const STAGES: usize = 3 << 16;
 const DIGESTS: usize = 4 << 16;
 
-/// The port that a host's first source of datagrams sends from.
-const SOURCE_PORT: u16 = 50_000;
-
-fn sources_of(
-    description: &Description,
-    number: usize,
-    seed: u64,
-) -> Result<Vec<SourceModel>, DescriptionError> {
-    let text = &description.host[number];
-    let mtu = description.tcp.mtu.unwrap_or(1500);
-    let mut sources = Vec::new();
-    for (count, offer) in text.offer.iter().enumerate() {
-        let what = format!("`{}` offers datagrams to `{}`", text.name, offer.to);
-        let to = description.host.iter().position(|it| it.name == offer.to);
-        let Some(to) = to.filter(|&to| to != number) else {
-            return refuse(format!("{what}, which is no other host"));
-        };
-        let serves = &description.host[to].serve;
-        let Some(serve) = serves.iter().find(|it| it.port == offer.port) else {
-            return refuse(format!("{what}, which does not serve port {}", offer.port));
-        };
-        if offer.answered != serve.answer_bytes.is_some() {
-            return refuse(format!(
-                "{what}: answered and answer_bytes of port {} belong together",
-                offer.port
-            ));
-        }
-        sources.push(SourceModel {
-            port: SOURCE_PORT + count as u16,
-            to: Address {
-                port: offer.port,
-                ..address(to)
-            },
-            rate: rate(&what, offer.rate_per_s, offer.gaps.as_deref())?,
-            at_ps: picoseconds("at_us", offer.at_us, 1e6)?,
-            sizes: offer.sizes(&what, &description.sizes, mtu)?,
-            count: offer.count,
-            waiting_max: offer.waiting.unwrap_or(WAITING),
-            is_answered: offer.answered,
-            seed: seed_of(seed, &text.name, DATAGRAMS + count),
-        });
-    }
-    Ok(sources)
-}
-
-fn services_of(
-    text: &HostText,
-    description: &Description,
-) -> Result<Vec<ServiceModel>, DescriptionError> {
-    let mtu = description.tcp.mtu.unwrap_or(1500);
-    let mut services: Vec<ServiceModel> = Vec::new();
-    for serve in &text.serve {
-        if services.iter().any(|it| it.port == serve.port) {
-            return refuse(format!("`{}` serves port {} twice", text.name, serve.port));
-        }
-        if let Some(bytes) = serve.answer_bytes {
-            check_payload(&format!("`{}`, answer_bytes", text.name), bytes, mtu)?;
-        }
-        services.push(ServiceModel {
-            port: serve.port,
-            answer_bytes: serve.answer_bytes,
-            waiting_max: serve.waiting.unwrap_or(WAITING),
-        });
-    }
-    Ok(services)
-}
-
 /// The card of a host, and the latency between both.
 fn card_of(
     description: &Description,
-    host: &HostText,
+    host: &str,
     wire: Wire,
     prepare: Prepare<'_>,
     seed: u64,
 ) -> Result<(Card, u64), DescriptionError> {
-    let Some(text) = description.card.iter().find(|it| it.host == host.name) else {
+    let Some(text) = description.card.iter().find(|it| it.host == host) else {
         return Ok((
             Card::new(CardModel::default(), wire, Vec::new(), None),
             PCIE_PS,
@@ -536,15 +470,14 @@ fn card_of(
     };
     let (model, pcie_ps) = text.model()?;
     let stages = text.stage.iter().enumerate().map(|(number, stage)| {
-        let seed = seed_of(seed, &host.name, STAGES + number);
+        let seed = seed_of(seed, host, STAGES + number);
         stage.model(text, seed)
     });
     let stages = stages.collect::<Result<Vec<_>, _>>()?;
     let protection = protection(text.digest.as_ref(), prepare)?;
     if protection.is_some() && stages.is_empty() {
         return refuse(format!(
-            "the card of `{}` computes digests, but has no stage that does",
-            host.name
+            "the card of `{host}` computes digests, but has no stage that does"
         ));
     }
     let card = Card::new(model, wire, stages, protection);

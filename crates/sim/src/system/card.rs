@@ -19,7 +19,7 @@ use super::journey::Leg;
 use super::ledger::Reason;
 use super::message::{Interrupt, Message};
 use super::part::Part;
-use super::protect::{Protection, ProtectionUsage, Verdict};
+use super::protect::{Protection, ProtectionLane, ProtectionUsage, Verdict};
 use super::server::{Server, Usage};
 use super::times::Times;
 use super::watch::Watch;
@@ -489,7 +489,7 @@ impl Card {
             .pass(&mut frame, part, Leg::EngineWork, served.end_ps);
         self.watch.pass(&mut frame, part, Leg::Hop, end_ps);
         if computes {
-            match self.compute(&mut frame, way) {
+            match self.compute(&mut frame, way, context.local()) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.usage.refused += 1;
@@ -548,15 +548,20 @@ impl Card {
     }
 
     /// Protects a frame, or verifies it; `false` if it is refused.
-    fn compute(&mut self, frame: &mut Frame, way: Way) -> Result<bool, String> {
+    fn compute(
+        &mut self,
+        frame: &mut Frame,
+        way: Way,
+        lane: &mut ProtectionLane,
+    ) -> Result<bool, String> {
         let Some(protection) = &mut self.protection else {
             return Ok(true);
         };
         match way {
-            Way::Out => protection.protect(frame).map(|_| true),
+            Way::Out => protection.protect(frame, lane).map(|_| true),
             Way::In => {
                 let is_packet = frame.ipv4().is_some();
-                let verdict = protection.verify(frame)?;
+                let verdict = protection.verify(frame, lane)?;
                 Ok(verdict == Verdict::Right || verdict == Verdict::Bare && !is_packet)
             }
         }
@@ -653,6 +658,13 @@ impl Card {
 const HELD: u64 = INTERRUPT - 1;
 
 impl Component<Message> for Card {
+    fn least_delay_ps(&self, port: usize) -> u64 {
+        match port {
+            WIRE => self.wire.model().time_ps(0),
+            _ => 0,
+        }
+    }
+
     fn receive(&mut self, port: usize, message: Message, context: &mut Context<'_, Message>) {
         let now_ps = context.now_ps();
         match (port, message) {

@@ -306,8 +306,8 @@ fn stream(from: Address, to: Address, number: u64) -> Stream {
 }
 
 impl Datagram {
-    /// The frame, whose time counts from when the datagram began to wait.
-    pub fn frame(&self) -> Box<Frame> {
+    /// The frame, whose time counts from when the datagram began to wait; written over another that nobody needs any more, if there is one.
+    pub fn frame(&self, spent: Option<Box<Frame>>) -> Box<Frame> {
         let Self {
             stamp, own, peer, ..
         } = self;
@@ -330,7 +330,8 @@ impl Datagram {
         head[UDP_HEAD_BYTES + 8..UDP_HEAD_BYTES + 16].copy_from_slice(&stamp.due_ps.to_be_bytes());
         let stream = stream(*own, *peer, stamp.number);
         let head = &head[..UDP_HEAD_BYTES + STAMP_BYTES as usize];
-        let mut frame = Frame::new(head, stream, self.bytes - STAMP_BYTES, self.since_ps);
+        let body_bytes = self.bytes - STAMP_BYTES;
+        let mut frame = Frame::over(spent, head, stream, body_bytes, self.since_ps);
         frame.journey.flow = self.flow;
         frame
     }

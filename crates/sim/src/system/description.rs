@@ -59,6 +59,9 @@ pub struct Description {
     /// Links.
     #[serde(default)]
     pub link: Vec<LinkText>,
+    /// Real hosts, whose cards are modelled.
+    #[serde(default)]
+    pub real: Vec<RealText>,
     /// Distributions of the sizes of datagrams.
     #[serde(default)]
     pub sizes: Vec<SizesText>,
@@ -101,6 +104,8 @@ pub struct HostText {
     pub interrupt_ns: Option<f64>,
     /// Frames that may be in the card's ring and not yet sent.
     pub ring: Option<u32>,
+    /// Frames of one connection that are taken together before it answers, as by receive offload.
+    pub merge: Option<u32>,
     /// True if frames with wrong checksums are dropped.
     pub checksums: Option<bool>,
     /// Digests that the host's cores compute.
@@ -201,7 +206,7 @@ pub struct ConnectText {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct CardText {
-    /// The host that it is in.
+    /// The host that it is in, modelled or real.
     pub host: String,
     /// Latency of PCIe in each direction: a doorbell, an interrupt.
     pub pcie_ns: Option<f64>,
@@ -296,6 +301,20 @@ fn once() -> f64 {
     1.0
 }
 
+/// A host that is not modelled: a network stack of Linux or of a guest, behind a port of frames. It has a card as a modelled host has one.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct RealText {
+    /// Its name.
+    pub name: String,
+    /// The name of a TAP interface that is made for it.
+    pub tap: Option<String>,
+    /// The network namespace in which it is made: a name as `ip netns` gives them, or a file, such as `/proc/PID/ns/net`.
+    pub namespace: Option<String>,
+    /// The Unix socket at which a guest of QEMU finds its network, by `-netdev stream`.
+    pub stream: Option<String>,
+}
+
 /// A switch.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -387,6 +406,7 @@ impl HostText {
             byte_ps: self.byte_ps.unwrap_or(usual.byte_ps),
             interrupt_ps: ns(&at("interrupt_ns"), self.interrupt_ns, usual.interrupt_ps)?,
             ring: self.ring.unwrap_or(usual.ring).max(1),
+            merge: self.merge.unwrap_or(usual.merge),
             checksums: self.checksums.unwrap_or(usual.checksums),
             digest_ps: ns(&at("digest.job_ns"), digest.map(|it| it.job_ns), 0)?,
             digest_byte_ps: digest.map_or(0, |it| it.byte_ps),

@@ -98,12 +98,28 @@ impl Frame {
     /// # Panics
     /// If the headers are longer than [`HEAD_BYTES_MAX`].
     pub fn new(head: &[u8], stream: Stream, body_bytes: u32, now_ps: u64) -> Box<Self> {
-        Box::new(Self::of(
-            head,
-            Body::Stream(stream, body_bytes),
-            true,
-            now_ps,
-        ))
+        Self::over(None, head, stream, body_bytes, now_ps)
+    }
+
+    /// As [`Frame::new`], written over a frame that nobody needs any more, if there is one. Nothing of that frame is left, its way included.
+    ///
+    /// # Panics
+    /// If the headers are longer than [`HEAD_BYTES_MAX`].
+    pub fn over(
+        spent: Option<Box<Self>>,
+        head: &[u8],
+        stream: Stream,
+        body_bytes: u32,
+        now_ps: u64,
+    ) -> Box<Self> {
+        let body = Body::Stream(stream, body_bytes);
+        match spent {
+            None => Box::new(Self::of(head, body, true, now_ps)),
+            Some(mut frame) => {
+                *frame = Self::of(head, body, true, now_ps);
+                frame
+            }
+        }
     }
 
     /// A frame that came from outside.
@@ -405,6 +421,7 @@ fn fold(mut sum: u64) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::journey::{Leg, Place};
     use super::*;
 
     /// A TCP segment or a UDP datagram of five bytes.
@@ -509,6 +526,22 @@ mod tests {
         let mut after = Vec::new();
         frame.write(&mut after);
         assert_eq!(after, before);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_frame_that_was_written_over() {
+        let stream = Stream { seed: 7, offset: 9 };
+        let head = [1; 60];
+        let mut spent = Frame::new(&[2; 14], Stream { seed: 1, offset: 1 }, 700, 5);
+        spent.journey.flow = 3;
+        spent.journey.watch(4);
+        spent.journey.pass(Place(1), Leg::Wire, 50);
+        spent.append(&[8; 32]);
+        spent.flip(100);
+        let over = Frame::over(Some(spent), &head, stream, 100, 77);
+        let fresh = Frame::new(&head, stream, 100, 77);
+        assert_eq!(format!("{over:?}"), format!("{fresh:?}"));
+        assert_eq!(over.journey, Journey::begin(77));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use dpb_core::Clock;
 
@@ -66,6 +67,7 @@ pub struct GateUsage {
 struct Shared {
     usage: Mutex<GateUsage>,
     is_farewell: AtomicBool,
+    peer_has_ended: AtomicBool,
 }
 
 /// A view of a gate that is in a kernel.
@@ -76,6 +78,11 @@ impl GateWatch {
     /// The counters as of the last time that virtual time moved, and the last ones when the gate is gone.
     pub fn usage(&self) -> GateUsage {
         *self.0.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if the peer had said TERMINATE when virtual time moved last.
+    pub fn peer_has_ended(&self) -> bool {
+        self.0.peer_has_ended.load(Ordering::Relaxed)
     }
 
     /// Lets the gate say TERMINATE when it is dropped with its kernel: the run has ended as it should. A peer that still runs then goes on alone;
@@ -101,11 +108,60 @@ impl Pace {
     }
 }
 
+/// How long a peer may be silent, and whether anybody wants the run to end.
+struct Patience {
+    clock: Arc<dyn Clock>,
+    limit: Duration,
+    is_over: fn() -> bool,
+    /// Looks since the clock was read.
+    looks: u32,
+    looked_ns: u64,
+    silent_ns: u64,
+}
+
+/// Looks between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 64;
+/// The most that counts as silence between two looks at the clock: while this process is stopped, no peer is silent.
+const SILENCE_NS_MAX: u64 = 1_000_000_000;
+
+impl Patience {
+    /// One more look, in vain or not.
+    fn look(&mut self, is_in_vain: bool) -> Result<(), OutsideError> {
+        if !is_in_vain {
+            (self.looked_ns, self.silent_ns) = (0, 0);
+        }
+        self.looks += 1;
+        if self.looks < LOOKS_PER_CLOCK {
+            return Ok(());
+        }
+        self.looks = 0;
+        if (self.is_over)() {
+            return Err(OutsideError("interrupted".to_owned()));
+        }
+        let now_ns = self.clock.now_ns();
+        if self.looked_ns > 0 {
+            let since_ns = now_ns.saturating_sub(self.looked_ns);
+            self.silent_ns += since_ns.min(SILENCE_NS_MAX);
+        }
+        self.looked_ns = now_ns.max(1);
+        match u128::from(self.silent_ns) > self.limit.as_nanos() {
+            true => Err(OutsideError(format!(
+                "SimBricks: the peer is there, and has said nothing for {} s",
+                self.limit.as_secs_f64()
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
 /// A way out of a kernel of [`Message`]s over a link of SimBricks' protocol.
 pub struct Gate {
     endpoint: Endpoint,
     /// The clock, if the link is not synchronised.
     pace: Option<Pace>,
+    patience: Option<Patience>,
+    /// Messages that had come when the peer was last known to speak.
+    heard: u64,
     reached_ps: u64,
     too_short: u64,
     /// The frame that is sent.
@@ -156,10 +212,46 @@ impl Gate {
         Self {
             endpoint,
             pace,
+            patience: None,
+            heard: 0,
             reached_ps: 0,
             too_short: 0,
             bytes: Vec::new(),
             shared: Arc::default(),
+        }
+    }
+
+    /// The same, that gives a peer up which says nothing for so long by this clock, while virtual time waits for it; and that ends the run with the error `interrupted`
+    /// once `is_over` says so. Without this a run waits for ever.
+    #[must_use]
+    pub fn with_patience(
+        mut self,
+        clock: Arc<dyn Clock>,
+        limit: Duration,
+        is_over: fn() -> bool,
+    ) -> Self {
+        self.patience = Some(Patience {
+            clock,
+            limit,
+            is_over,
+            looks: 0,
+            looked_ns: 0,
+            silent_ns: 0,
+        });
+        self
+    }
+
+    /// Notes if the peer has said something since.
+    fn listen(&mut self) -> Result<(), OutsideError> {
+        let counts = self.endpoint.counts();
+        let heard = counts.frames_received + counts.syncs_received;
+        let has_spoken = heard != self.heard;
+        self.heard = heard;
+        // A peer without virtual time may be silent, and one that has ended is.
+        let waits = self.pace.is_none() && !self.endpoint.peer_has_terminated();
+        match &mut self.patience {
+            Some(patience) => patience.look(waits && !has_spoken),
+            None => Ok(()),
         }
     }
 
@@ -208,6 +300,9 @@ impl Gate {
             received: counts.frames_received - self.too_short,
             too_short: self.too_short,
         };
+        let has_ended = self.endpoint.peer_has_terminated();
+        let known = &self.shared.peer_has_ended;
+        known.store(has_ended, Ordering::Relaxed);
         let shown = self.shared.usage.lock();
         *shown.unwrap_or_else(PoisonError::into_inner) = usage;
     }
@@ -233,7 +328,9 @@ impl Outside<Message> for Gate {
         {
             pace.start_ns = Some(pace.clock.now_ns());
         }
-        match self.take() {
+        let taken = self.take();
+        self.listen()?;
+        match taken {
             Ok(next) => Ok(next.map(|(due_ps, frame)| (due_ps, Message::Frame(frame)))),
             Err(Error::PeerGone) if self.is_promised() => Ok(None),
             Err(wrong) => Err(self.failure(&wrong)),

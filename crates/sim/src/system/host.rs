@@ -4,6 +4,7 @@
 //! card's ring has room for. Connections keep to a core. A host without a card that protects may compute digests itself; then that is work of its cores.
 
 mod datagrams;
+mod sending;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,9 +15,9 @@ use crate::tcp::{Config, Endpoint, SequenceNumbers};
 
 use super::asking::{Asking, Pace};
 use super::datagrams::{Service, Source};
-use super::frame::{Frame, HEAD_BYTES_MAX, Stream, TCP, UDP};
+use super::frame::{Frame, Stream, TCP, UDP};
 use super::headers::{self, Address, Numbers};
-use super::journey::{Leg, flow_number};
+use super::journey::Leg;
 use super::ledger::Reason;
 use super::message::Message;
 use super::part::Part;
@@ -42,6 +43,10 @@ pub struct HostModel {
     pub interrupt_ps: u64,
     /// Frames that may be in the card's ring and not yet sent.
     pub ring: u32,
+    /// Frames that a core takes of one connection, one behind the other, before the connection may send what they call for: acknowledgements, and what they make room
+    /// for. With 1 each frame is answered by itself, as without receive offload; with more, one acknowledgement may cover as many, as behind Linux's GRO,
+    /// which merges up to 64 KiB. A frame that is out of order is always answered at once.
+    pub merge: u32,
     /// True if frames whose checksums are wrong are dropped.
     pub checksums: bool,
     /// A core's time for each digest.
@@ -52,7 +57,7 @@ pub struct HostModel {
 
 impl Default for HostModel {
     /// One core of today, of the size that is reported for Linux with segmentation in software: 1 µs to send a frame, 1.2 µs to receive one, 50 ps a byte, 2 µs an
-    /// interrupt.
+    /// interrupt. As the costs are those of single frames, none are merged.
     fn default() -> Self {
         Self {
             cores: 1,
@@ -61,6 +66,7 @@ impl Default for HostModel {
             byte_ps: 50,
             interrupt_ps: 2_000_000,
             ring: 256,
+            merge: 1,
             checksums: true,
             digest_ps: 0,
             digest_byte_ps: 0,
@@ -214,6 +220,14 @@ impl Flow {
     }
 }
 
+impl Flow {
+    /// The number of segments that did not come in order.
+    fn disorder(&self) -> u64 {
+        let received = self.endpoint.receiver().statistics();
+        received.out_of_order_segments + received.duplicate_segments
+    }
+}
+
 #[derive(Debug)]
 enum Work {
     Receive(Box<Frame>),
@@ -231,6 +245,8 @@ struct Core {
     sources: Vec<usize>,
     services: Vec<usize>,
     turn: usize,
+    /// The connection that has taken frames and not yet answered, and the number of frames.
+    unanswered: Option<(usize, u32)>,
 }
 
 /// A host.
@@ -359,9 +375,9 @@ impl Host {
         &self.flows
     }
 
-    /// True if all connections that it opens are opened, and have finished, and its sources have sent all datagrams.
-    pub fn has_finished(&self) -> bool {
-        let opened = self.flows.len() >= self.openings.len();
+    /// True if all connections that it opens are opened, as are so many that others open to it, all have finished, and its sources have sent all datagrams.
+    pub fn has_finished(&self, awaited: usize) -> bool {
+        let opened = self.flows.len() >= self.openings.len() + awaited;
         let is_sent = self.sources.iter().all(Source::is_done);
         opened && is_sent && self.flows.iter().all(|it| it.finished_ps.is_some())
     }
@@ -447,12 +463,18 @@ impl Host {
         }
         let now_ps = context.now_ps();
         let interrupts_ps = std::mem::take(&mut self.cores[core].interrupts_ps);
-        let (work, cost_ps) = match self.cores[core].arrived.pop_front() {
-            Some(frame) => {
+        let answer = self.begin_answer(core, context);
+        let arrived = match answer {
+            Some(_) => None,
+            None => self.cores[core].arrived.pop_front(),
+        };
+        let (work, cost_ps) = match (answer, arrived) {
+            (Some((frame, cost_ps)), _) => (Work::Send(frame), cost_ps),
+            (None, Some(frame)) => {
                 let (frame, cost_ps) = self.begin_receive(frame, now_ps);
                 (Work::Receive(frame), cost_ps)
             }
-            None => match self.begin_send(core, context) {
+            (None, None) => match self.begin_send(core, context) {
                 Some((frame, cost_ps)) => (Work::Send(frame), cost_ps),
                 None => {
                     self.cores[core].interrupts_ps = interrupts_ps;
@@ -488,89 +510,6 @@ impl Host {
         cost_ps
     }
 
-    /// The next segment of the core's connections, or the next datagram, in turns, if the ring has room.
-    fn begin_send(
-        &mut self,
-        core: usize,
-        context: &mut Context<'_, Message>,
-    ) -> Option<(Box<Frame>, u64)> {
-        if self.in_ring >= self.model.ring {
-            return None;
-        }
-        let now_ps = context.now_ps();
-        let Core {
-            flows,
-            sources,
-            services,
-            turn,
-            ..
-        } = &self.cores[core];
-        let (turn, flow_count, source_count) = (*turn, flows.len(), sources.len());
-        let count = flow_count + source_count + services.len();
-        for step in 0..count {
-            let at = (turn + step) % count;
-            let next = match at.checked_sub(flow_count) {
-                None => self.next_segment(self.cores[core].flows[at], context),
-                Some(source) if source < source_count => {
-                    let source = self.cores[core].sources[source];
-                    self.sources[source].pop().map(|it| (it.frame(), it.bytes))
-                }
-                Some(service) => {
-                    let service = self.cores[core].services[service - source_count];
-                    let next = self.services[service].pop();
-                    next.map(|it| (it.frame(), it.bytes))
-                }
-            };
-            let Some((mut frame, payload_bytes)) = next else {
-                continue;
-            };
-            self.cores[core].turn = at + 1;
-            self.in_ring += 1;
-            if at >= flow_count {
-                self.watch.begin(&mut frame);
-                self.usage.waited_ps += now_ps - frame.journey.counted_ps();
-                self.watch.goes(0, now_ps);
-                self.watch.pass(&mut frame, 0, Leg::HostQueue, now_ps);
-            }
-            let mut cost_ps = self.model.send_ps + u64::from(payload_bytes) * self.model.byte_ps;
-            if let Some(protection) = &mut self.protection {
-                match protection.protect(&mut frame) {
-                    Ok(bytes) => cost_ps += self.digest_cost_ps(bytes),
-                    Err(wrong) => context.fail(wrong),
-                }
-            }
-            return Some((frame, cost_ps));
-        }
-        None
-    }
-
-    /// The next segment of a connection, and the bytes of its payload.
-    fn next_segment(
-        &mut self,
-        number: usize,
-        context: &mut Context<'_, Message>,
-    ) -> Option<(Box<Frame>, u32)> {
-        let now_ps = context.now_ps();
-        let flow = &mut self.flows[number];
-        let segment = flow.endpoint.next_segment(now_ps)?;
-        let mut head = [0; HEAD_BYTES_MAX];
-        let bytes = headers::write(&flow.own, &flow.peer, &segment, flow.numbers, &mut head);
-        let stream = Stream {
-            seed: flow.seed,
-            offset: segment.stream_offset(),
-        };
-        let born_ps = match self.keeps && segment.payload_len > 0 {
-            true => flow.first_sent_ps(stream.offset, segment.payload_len, now_ps),
-            false => now_ps,
-        };
-        let mut frame = Frame::new(&head[..bytes], stream, segment.payload_len, born_ps);
-        frame.journey.flow = flow_number(flow.own.ip, flow.own.port);
-        self.watch.begin(&mut frame);
-        self.watch.pass(&mut frame, 0, Leg::Retransmission, now_ps);
-        self.arm(number, context);
-        Some((frame, segment.payload_len))
-    }
-
     /// Sets a connection's timer, if none is set that runs out as early.
     fn arm(&mut self, number: usize, context: &mut Context<'_, Message>) {
         let flow = &mut self.flows[number];
@@ -601,20 +540,20 @@ impl Host {
     }
 
     /// A core has finished with a frame that came in.
-    fn receive_frame(&mut self, mut frame: Box<Frame>, context: &mut Context<'_, Message>) {
+    fn receive_frame(&mut self, frame: &mut Frame, context: &mut Context<'_, Message>) {
         let now_ps = context.now_ps();
-        self.watch.pass(&mut frame, 0, Leg::HostWork, now_ps);
+        self.watch.pass(frame, 0, Leg::HostWork, now_ps);
         if frame.destination() != self.address.mac {
             self.usage.foreign += 1;
-            self.watch.dropped(0, &frame, Reason::Foreign, now_ps);
+            self.watch.dropped(0, frame, Reason::Foreign, now_ps);
             return;
         }
         if let Some(protection) = &mut self.protection {
-            match protection.verify(&mut frame) {
+            match protection.verify(frame, context.local()) {
                 Ok(Verdict::Right) => {}
                 Ok(Verdict::Wrong | Verdict::Bare) => {
                     self.usage.refused += 1;
-                    self.watch.dropped(0, &frame, Reason::Digest, now_ps);
+                    self.watch.dropped(0, frame, Reason::Digest, now_ps);
                     return;
                 }
                 Err(wrong) => return context.fail(wrong),
@@ -622,35 +561,39 @@ impl Host {
         }
         if self.model.checksums && !frame.is_sum_right() {
             self.usage.sum_wrong += 1;
-            self.watch.dropped(0, &frame, Reason::Checksum, now_ps);
+            self.watch.dropped(0, frame, Reason::Checksum, now_ps);
             return;
         }
-        if self.take_datagram(&frame, context) {
+        if self.take_datagram(frame, context) {
             return;
         }
-        match self.find(&frame) {
-            Some(number) if self.take(number, &frame, now_ps) => {
-                self.usage.accepted += 1;
-                self.advance(number, context);
-                self.arm(number, context);
-            }
-            _ => {
-                self.usage.unwanted += 1;
-                self.watch.dropped(0, &frame, Reason::Unwanted, now_ps);
-            }
+        let Some(number) = self.find(frame) else {
+            self.usage.unwanted += 1;
+            self.watch.dropped(0, frame, Reason::Unwanted, now_ps);
+            return;
+        };
+        let disorder = self.flows[number].disorder();
+        if !self.take(number, frame, now_ps) {
+            self.usage.unwanted += 1;
+            self.watch.dropped(0, frame, Reason::Unwanted, now_ps);
+            return;
         }
+        self.usage.accepted += 1;
+        self.advance(number, context);
+        self.note_unanswered(number, self.flows[number].disorder() == disorder);
+        self.arm(number, context);
     }
 
-    /// Enters the way of a frame with payload into the host's account.
-    fn enter(&mut self, frame: &Frame, now_ps: u64) {
-        self.ways.frames += 1;
-        for (sum_ps, leg) in self.ways.legs_ps.iter_mut().zip(Leg::ALL) {
-            *sum_ps += frame.journey.leg_ps(leg);
-        }
-        self.ways.longest_ps = self.ways.longest_ps.max(frame.journey.total_ps());
-        if self.keeps {
-            self.account.add(frame, now_ps);
-        }
+    /// Notes that a connection took a frame and has not answered; one that was out of order it answers next.
+    fn note_unanswered(&mut self, number: usize, is_in_order: bool) {
+        let core = number % self.cores.len();
+        let unanswered = &mut self.cores[core].unanswered;
+        let before = unanswered.filter(|&(flow, _)| flow == number);
+        let frames = match is_in_order {
+            true => before.map_or(0, |(_, frames)| frames).saturating_add(1),
+            false => u32::MAX,
+        };
+        *unanswered = Some((number, frames));
     }
 
     /// The connection of a frame; a new one if it opens one at a port that is listened at.
@@ -682,6 +625,18 @@ impl Host {
         let number = self.add(own, peer, application, endpoint, frame.journey.born_ps);
         // What is not a SYN is not read rightly and passed over: the peer's numbers are the same function of the addresses.
         Some(number)
+    }
+
+    /// Enters the way of a frame with payload into the host's account.
+    fn enter(&mut self, frame: &Frame, now_ps: u64) {
+        self.ways.frames += 1;
+        for (sum_ps, leg) in self.ways.legs_ps.iter_mut().zip(Leg::ALL) {
+            *sum_ps += frame.journey.leg_ps(leg);
+        }
+        self.ways.longest_ps = self.ways.longest_ps.max(frame.journey.total_ps());
+        if self.keeps {
+            self.account.add(frame, now_ps);
+        }
     }
 
     /// Hands a frame to its connection; `false` if it is not well-formed.
@@ -792,17 +747,21 @@ impl Host {
         self.work(number % self.cores.len(), context);
     }
 
-    /// The core of a frame: that of its connection, so that its order is kept.
+    /// The connection of a frame, if there is one.
+    fn flow_of(&self, frame: &Frame) -> Option<usize> {
+        let ((source, _, protocol), (from, to)) = frame.ipv4().zip(headers::ports(frame.head()))?;
+        let number = self.by_address.get(&(source, from, to)).copied();
+        number.filter(|_| protocol != UDP)
+    }
+
+    /// The core of a frame: that of its connection, its service or its source, so that its order is kept.
     fn core_of(&self, frame: &Frame) -> usize {
         if let Some((.., UDP)) = frame.ipv4() {
             let port = headers::ports(frame.head()).map_or(0, |(_, to)| to);
             return self.core_of_datagram(port);
         }
-        let key = frame.ipv4().zip(headers::ports(frame.head()));
-        let key = key.map(|((source, ..), (from, to))| (source, from, to));
-        let number = key.and_then(|key| self.by_address.get(&key).copied());
         // A connection that is not there yet will be the next.
-        number.unwrap_or(self.flows.len()) % self.cores.len()
+        self.flow_of(frame).unwrap_or(self.flows.len()) % self.cores.len()
     }
 }
 
@@ -849,7 +808,10 @@ impl Component<Message> for Host {
             core if core < OPENING => {
                 let core = core as usize;
                 match self.cores[core].current.take() {
-                    Some(Work::Receive(frame)) => self.receive_frame(frame, context),
+                    Some(Work::Receive(mut frame)) => {
+                        self.receive_frame(&mut frame, context);
+                        context.spend(Message::Frame(frame));
+                    }
                     Some(Work::Send(mut frame)) => {
                         let now_ps = context.now_ps();
                         self.watch.pass(&mut frame, 0, Leg::HostWork, now_ps);

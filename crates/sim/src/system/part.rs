@@ -36,6 +36,13 @@ impl Part {
         }
     }
 
+    /// The same, by its whole name: that of its component before its own.
+    #[must_use]
+    pub fn of(self, component: &str) -> Self {
+        let name = format!("{component}: {}", self.name);
+        Self { name, ..self }
+    }
+
     /// A server.
     pub fn server(name: impl Into<String>, lanes: usize, usage: Usage) -> Self {
         Self {

@@ -5,8 +5,7 @@
 //!
 //! The paper does not say how a receiver tells a frame with a digest from one without. Both modes here are ours.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -132,18 +131,22 @@ impl Protection {
         frame.ipv4().is_some() && frame.trailer().is_empty()
     }
 
-    /// Puts a digest behind the frame. Returns the bytes that were digested: none if the frame gets no digest.
+    /// Puts a digest behind the frame. Returns the bytes that were digested: none if the frame gets no digest. The lane is this part's, on this thread.
     ///
     /// # Errors
     /// What the operator says.
-    pub fn protect(&mut self, frame: &mut Frame) -> Result<usize, String> {
+    pub fn protect(
+        &mut self,
+        frame: &mut Frame,
+        lane: &mut ProtectionLane,
+    ) -> Result<usize, String> {
         if !self.is_to_protect(frame) {
             self.usage.passed += 1;
             return Ok(0);
         }
         self.usage.protected += 1;
         frame.pad(FRAME_BYTES_MIN);
-        let digested = self.compute(frame)?;
+        let digested = self.compute(frame, lane)?;
         frame.append(&self.digest);
         if self.framing == Framing::Mark {
             let packet_bytes = frame.ipv4_end().unwrap_or(0) as u16;
@@ -161,16 +164,20 @@ impl Protection {
         }
     }
 
-    /// Verifies the digest behind the frame and takes it off.
+    /// Verifies the digest behind the frame and takes it off. The lane is this part's, on this thread.
     ///
     /// # Errors
     /// What the operator says.
-    pub fn verify(&mut self, frame: &mut Frame) -> Result<Verdict, String> {
+    pub fn verify(
+        &mut self,
+        frame: &mut Frame,
+        lane: &mut ProtectionLane,
+    ) -> Result<Verdict, String> {
         if !self.find(frame) {
             self.usage.bare += 1;
             return Ok(Verdict::Bare);
         }
-        self.compute(frame)?;
+        self.compute(frame, lane)?;
         if frame.trailer()[..self.digest_bytes] != self.digest {
             self.usage.wrong += 1;
             return Ok(Verdict::Wrong);
@@ -203,39 +210,51 @@ impl Protection {
     }
 
     /// Computes the digest of the frame without its trailer.
-    fn compute(&mut self, frame: &Frame) -> Result<usize, String> {
+    fn compute(&mut self, frame: &Frame, lane: &mut ProtectionLane) -> Result<usize, String> {
         self.bytes.clear();
         frame.write_packet(&mut self.bytes);
-        run(&self.operator, &self.bytes, &mut self.digest)?;
+        lane.run(&self.operator, &self.bytes, &mut self.digest)?;
         Ok(self.bytes.len())
+    }
+}
+
+/// The queue of a protecting part into its operator, opened when it is first needed. It stays on the thread that opened it, so the kernel keeps it
+/// ([`Context::local`](crate::kernel::Context::local)): parts move to the kernel's threads.
+#[derive(Default)]
+pub struct ProtectionLane(Option<Lane>);
+
+impl fmt::Debug for ProtectionLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_open = self.0.is_some();
+        write!(
+            f,
+            "ProtectionLane({})",
+            if is_open { "open" } else { "closed" }
+        )
+    }
+}
+
+impl ProtectionLane {
+    /// Runs the operator over one item.
+    fn run(
+        &mut self,
+        operator: &Arc<dyn Operator>,
+        item: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let lane = match &mut self.0 {
+            Some(lane) => lane,
+            closed => closed.insert(Lane::open(operator).map_err(|wrong| wrong.to_string())?),
+        };
+        lane.run(item, output)
     }
 }
 
 /// A queue into an operator, with the job that goes in and out of it.
 struct Lane {
-    /// Kept alive, so that no other operator gets its address.
-    _operator: Arc<dyn Operator>,
     queue: Box<dyn Queue>,
     ready: VecDeque<Job>,
     done: Vec<Completion>,
-}
-
-thread_local! {
-    /// The queues of this thread, by the addresses of their operators, which the lanes keep alive. Queues stay on the thread that opened them, and parts
-    /// do not: the kernel moves them to its threads.
-    static LANES: RefCell<BTreeMap<usize, Lane>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-/// Runs an operator over one item.
-fn run(operator: &Arc<dyn Operator>, item: &[u8], output: &mut Vec<u8>) -> Result<(), String> {
-    let address = Arc::as_ptr(operator).cast::<()>() as usize;
-    LANES.with_borrow_mut(|lanes| {
-        if let std::collections::btree_map::Entry::Vacant(vacant) = lanes.entry(address) {
-            vacant.insert(Lane::open(operator).map_err(|wrong| wrong.to_string())?);
-        }
-        let lane = lanes.get_mut(&address).ok_or("no lane")?;
-        lane.run(item, output)
-    })
 }
 
 /// Longest frame whose digest is computed.
@@ -248,7 +267,6 @@ impl Lane {
         let job = Job::new(0, item?, Items::fixed(0, 1), output?, operator.shape());
         Ok(Self {
             queue: Arc::clone(operator).open(NonZeroU32::MIN)?,
-            _operator: Arc::clone(operator),
             ready: VecDeque::from([job]),
             done: Vec::with_capacity(1),
         })
@@ -317,10 +335,11 @@ mod tests {
     fn a_digest_goes_on_and_comes_off() {
         for framing in [Framing::Length, Framing::Mark] {
             let mut protection = protection(framing);
+            let mut lane = ProtectionLane::default();
             for length in [20, 21, 45, 46, 47, 100, 1500] {
                 let mut sent = frame(Some(length));
                 let before = bytes(&sent);
-                protection.protect(&mut sent).expect("a digest");
+                protection.protect(&mut sent, &mut lane).expect("a digest");
                 let on_wire = bytes(&sent);
                 assert_eq!(
                     on_wire.len(),
@@ -334,7 +353,10 @@ mod tests {
                 let from_outside = Frame::from_bytes(&on_wire, 0).expect("a frame");
                 for mut received in [sent, from_outside] {
                     assert_eq!(protection.bytes_to_verify(&mut received), padded.len());
-                    assert_eq!(protection.verify(&mut received), Ok(Verdict::Right));
+                    assert_eq!(
+                        protection.verify(&mut received, &mut lane),
+                        Ok(Verdict::Right)
+                    );
                     assert_eq!(bytes(&received), before, "{framing:?}, {length}");
                 }
             }
@@ -357,8 +379,9 @@ mod tests {
     fn each_flipped_bit_is_found() {
         for framing in [Framing::Length, Framing::Mark] {
             let mut protection = protection(framing);
+            let mut lane = ProtectionLane::default();
             let mut sent = frame(Some(50));
-            protection.protect(&mut sent).expect("a digest");
+            protection.protect(&mut sent, &mut lane).expect("a digest");
             for bit in 0..sent.bytes() * 8 {
                 let mut spoilt = sent.clone();
                 spoilt.flip(bit);
@@ -366,7 +389,9 @@ mod tests {
                     spoilt.clone(),
                     Frame::from_bytes(&bytes(&spoilt), 0).expect("a frame"),
                 ] {
-                    let verdict = protection.verify(&mut received).expect("a verdict");
+                    let verdict = protection
+                        .verify(&mut received, &mut lane)
+                        .expect("a verdict");
                     assert_ne!(verdict, Verdict::Right, "{framing:?}, bit {bit}");
                 }
             }
@@ -377,11 +402,12 @@ mod tests {
     fn what_carries_no_digest_is_told() {
         for framing in [Framing::Length, Framing::Mark] {
             let mut protection = protection(framing);
+            let mut lane = ProtectionLane::default();
             let mut arp = frame(None);
-            assert_eq!(protection.protect(&mut arp), Ok(0));
-            assert_eq!(protection.verify(&mut arp), Ok(Verdict::Bare));
+            assert_eq!(protection.protect(&mut arp, &mut lane), Ok(0));
+            assert_eq!(protection.verify(&mut arp, &mut lane), Ok(Verdict::Bare));
             let mut bare = frame(Some(100));
-            assert_eq!(protection.verify(&mut bare), Ok(Verdict::Bare));
+            assert_eq!(protection.verify(&mut bare, &mut lane), Ok(Verdict::Bare));
             let usage = protection.usage();
             assert_eq!((usage.passed, usage.bare, usage.right), (1, 2, 0));
         }
@@ -390,7 +416,7 @@ mod tests {
         chance.extend([1, 2, 3, 4]);
         let verdict = |framing| {
             let mut received = Frame::from_bytes(&chance, 0).expect("a frame");
-            protection(framing).verify(&mut received)
+            protection(framing).verify(&mut received, &mut ProtectionLane::default())
         };
         assert_eq!(verdict(Framing::Length), Ok(Verdict::Wrong));
         assert_eq!(verdict(Framing::Mark), Ok(Verdict::Bare));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::kernel::{Component, Context};
 
+use super::frame::Frame;
 use super::journey::Leg;
 use super::ledger::Reason;
 use super::message::Message;
@@ -50,6 +51,8 @@ pub struct Switch {
     model: SwitchModel,
     wires: Vec<Wire>,
     addresses: BTreeMap<[u8; 6], usize>,
+    /// The bytes in the queues of all wires, as each wire was when it was last looked at: as many as there are now, or more.
+    held_bytes: u64,
     usage: SwitchUsage,
     watch: Watch,
 }
@@ -61,12 +64,13 @@ impl Switch {
             model,
             wires,
             addresses: BTreeMap::new(),
+            held_bytes: 0,
             usage: SwitchUsage::default(),
             watch: Watch::default(),
         }
     }
 
-    /// Lets the switch know what lies behind a port, as a packet of ARP would.
+    /// Lets the switch know what lies behind a port, as a packet of ARP would: a host that only takes datagrams sends nothing else that it could learn from.
     pub fn learn(&mut self, address: [u8; 6], port: usize) {
         self.addresses.insert(address, port);
     }
@@ -95,26 +99,45 @@ impl Switch {
         self.wires.get(port).map(Wire::usage)
     }
 
+    /// True if the buffer has room for so many bytes more. All wires are looked at only if the answer, or the most that was ever buffered, depends on what has left
+    /// since they were last looked at.
+    fn has_room(&mut self, now_ps: u64, bytes: u64) -> bool {
+        let enough = self.usage.buffered_bytes_max.min(self.model.buffer_bytes);
+        if self.held_bytes + bytes <= enough {
+            return true;
+        }
+        let queues = self.wires.iter_mut();
+        self.held_bytes = queues.map(|it| it.queued_bytes(now_ps)).sum();
+        let queued_bytes = self.held_bytes + bytes;
+        if queued_bytes > self.model.buffer_bytes {
+            return false;
+        }
+        self.usage.buffered_bytes_max = self.usage.buffered_bytes_max.max(queued_bytes);
+        true
+    }
+
+    /// Gives a frame to a port's wire.
+    fn enqueue(&mut self, port: usize, ready_ps: u64, frame: Box<Frame>) -> Departure {
+        let wire = &mut self.wires[port];
+        let others_bytes = self.held_bytes - wire.held_bytes();
+        let departure = wire.send(ready_ps, frame);
+        self.held_bytes = others_bytes + wire.held_bytes();
+        departure
+    }
+
     fn forward(&mut self, port: usize, message: Message, context: &mut Context<'_, Message>) {
         let Message::Frame(mut frame) = message else {
             return;
         };
         let now_ps = context.now_ps();
-        let queued_bytes: u64 = self
-            .wires
-            .iter_mut()
-            .map(|it| it.queued_bytes(now_ps))
-            .sum();
-        let queued_bytes = queued_bytes + frame.bytes() as u64;
-        if queued_bytes > self.model.buffer_bytes {
+        if !self.has_room(now_ps, frame.bytes() as u64) {
             self.usage.buffer_full += 1;
             self.watch.dropped(0, &frame, Reason::BufferFull, now_ps);
             return;
         }
-        self.usage.buffered_bytes_max = self.usage.buffered_bytes_max.max(queued_bytes);
         let ready_ps = now_ps + self.model.forward_ps;
         self.watch.pass(&mut frame, 0, Leg::Switch, ready_ps);
-        match self.wires[port].send(ready_ps, frame) {
+        match self.enqueue(port, ready_ps, frame) {
             Departure::Dropped => {}
             Departure::Sent { end_ps, frames } => {
                 for frame in frames.into_iter().flatten() {
@@ -126,6 +149,11 @@ impl Switch {
 }
 
 impl Component<Message> for Switch {
+    fn least_delay_ps(&self, port: usize) -> u64 {
+        let wire = self.wires.get(port).map_or(0, |it| it.model().time_ps(0));
+        self.model.forward_ps + wire
+    }
+
     fn receive(&mut self, port: usize, message: Message, context: &mut Context<'_, Message>) {
         let Message::Frame(mut frame) = message else {
             return context.fail("a switch takes frames alone");
@@ -155,6 +183,51 @@ impl Component<Message> for Switch {
                 for out in (0..self.wires.len()).filter(|&out| out != port) {
                     self.forward(out, Message::Frame(frame.clone()), context);
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::WireModel;
+    use super::*;
+    use crate::system::Stream;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Beside the sum of all queues, taken for each frame.
+        #[test]
+        fn the_buffer_holds_the_sum_of_all_queues(
+            frames in prop::collection::vec((0usize..5, 60u32..1600, 0u64..2_000_000), 1..300),
+            buffer_bytes in 1000u64..30_000,
+        ) {
+            let wires = (0..5).map(|port| {
+                // Slow and fast ones, of which some drop by themselves.
+                let model = WireModel {
+                    rate_bps: 1_000_000_000 << port,
+                    queue_bytes: 4000 << port,
+                    ..WireModel::default()
+                };
+                Wire::new(model, 0)
+            });
+            let model = SwitchModel { buffer_bytes, ..SwitchModel::default() };
+            let mut switch = Switch::new(model, wires.collect());
+            let (mut now_ps, mut max) = (0, 0);
+            for (port, bytes, after_ps) in frames {
+                now_ps += after_ps;
+                let mut wires = switch.wires.clone();
+                let queues = wires.iter_mut().map(|it| it.queued_bytes(now_ps));
+                let expected = queues.sum::<u64>() + u64::from(bytes);
+                let has_room = switch.has_room(now_ps, u64::from(bytes));
+                prop_assert_eq!(has_room, expected <= buffer_bytes);
+                if has_room {
+                    max = expected.max(max);
+                    let stream = Stream { seed: 0, offset: 0 };
+                    let frame = Frame::new(&[0; 14], stream, bytes - 14, now_ps);
+                    let _ = switch.enqueue(port, now_ps, frame);
+                }
+                prop_assert_eq!(switch.usage.buffered_bytes_max, max);
             }
         }
     }

@@ -162,7 +162,7 @@ impl System {
         for _ in 0..200 {
             let end_ps = self.kernel.now_ps() + 10 * MILLISECOND_PS;
             self.kernel.run_until(end_ps).expect("nothing fails");
-            if (0..3).all(|number| self.host(number).has_finished()) {
+            if (0..3).all(|number| self.host(number).has_finished(0)) {
                 let end_ps = self.kernel.now_ps() + SECOND_PS;
                 self.kernel.run_until(end_ps).expect("nothing fails");
                 return;

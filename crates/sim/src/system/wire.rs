@@ -155,6 +155,11 @@ impl Wire {
         self.queued_bytes
     }
 
+    /// The bytes that were in the queue when it was last looked at.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.queued_bytes
+    }
+
     /// The time at which the wire is free for the next frame.
     pub fn free_ps(&self) -> u64 {
         self.free_ps

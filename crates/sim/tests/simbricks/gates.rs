@@ -4,17 +4,18 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use dpb_core::conformance::sample::Sample;
-use dpb_core::{Backend, OpSpec, VirtualClock, spec};
+use dpb_core::{Backend, OpSpec, VirtualClock, WallClock, spec};
 use dpb_sim::kernel::{
     Component, ComponentId, Context, Kernel, MICROSECOND_PS, MILLISECOND_PS, Plan,
 };
 use dpb_sim::simbricks::{Endpoint, RingShape, Sent, SyncMode, Waiting};
 use dpb_sim::system::{
-    Address, Application, Card, CardModel, Framing, Gate, GateError, GateWatch, Host, HostModel,
-    Listening, Message, Opening, Protection, StageModel, Switch, SwitchModel, Times, Wire,
-    WireFaults, WireModel, card,
+    Address, Application, Card, CardModel, Frame, Framing, Gate, GateError, GateWatch, Host,
+    HostModel, Listening, Message, Opening, Protection, StageModel, Stream, Switch, SwitchModel,
+    Times, Wire, WireFaults, WireModel, card,
 };
 use dpb_sim::tcp::Config;
 use tempfile::tempdir;
@@ -618,4 +619,87 @@ fn a_paced_kernel_follows_the_clock() {
     let came = ELAPSED_NS.iter().enumerate().take(4);
     let came = came.map(|(number, &elapsed_ns)| (elapsed_ns * 1000, 100 + number));
     assert_eq!(ticker.received, Vec::from_iter(came));
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_given_up() {
+    let [peer, gate] = ends(SyncMode::Required);
+    let clock = Arc::new(WallClock::default());
+    let gate = Gate::synchronised(gate).unwrap();
+    let gate = gate.with_patience(clock, Duration::from_millis(250), || false);
+    let (mut kernel, _, _) = ticking(gate, 60);
+    let failed = kernel.run_until(20 * MICROSECOND_PS).unwrap_err();
+    assert!(
+        failed.reason.contains("has said nothing for 0.25 s"),
+        "{failed}"
+    );
+    drop(peer);
+}
+
+#[test]
+fn a_run_beside_a_peer_ends_when_it_is_told_to() {
+    let [peer, gate] = ends(SyncMode::Required);
+    let clock = Arc::new(WallClock::default());
+    let gate = Gate::synchronised(gate).unwrap();
+    let gate = gate.with_patience(clock, Duration::from_secs(3600), || true);
+    let (mut kernel, _, _) = ticking(gate, 60);
+    let failed = kernel.run_until(20 * MICROSECOND_PS).unwrap_err();
+    assert_eq!(failed.reason, "interrupted");
+    drop(peer);
+}
+
+/// Sends a frame each 100 ns, or fails at a time.
+enum Part {
+    Talker,
+    Fragile { at_ps: u64 },
+}
+
+impl Component<Message> for Part {
+    fn start(&mut self, context: &mut Context<'_, Message>) {
+        match self {
+            Self::Talker => context.wake_at(0, 0),
+            Self::Fragile { at_ps } => context.wake_at(*at_ps, 0),
+        }
+    }
+
+    fn receive(&mut self, _: usize, _: Message, _: &mut Context<'_, Message>) {}
+
+    fn wake(&mut self, _: u64, context: &mut Context<'_, Message>) {
+        match self {
+            Self::Talker => {
+                let stream = Stream { seed: 0, offset: 0 };
+                let frame = Frame::new(&[2; 14], stream, 100, context.now_ps());
+                context.send(0, Message::Frame(frame));
+                context.wake_at(context.now_ps() + 100_000, 0);
+            }
+            Self::Fragile { .. } => context.fail("as planned"),
+        }
+    }
+}
+
+/// The peer never reads, so the ring is full after four frames, and the sender waits for room for ever, unless it sees that another partition has failed.
+#[test]
+fn a_failure_elsewhere_ends_the_wait_for_a_peer_that_never_reads() {
+    let folder = tempdir().unwrap();
+    let shape = RingShape {
+        entries: 4,
+        entry_bytes: 64 + 1600,
+    };
+    let side = params(SyncMode::Required, LATENCY_PS, LATENCY_PS);
+    let [near, mut deaf] = pair(&folder.path().join("deaf"), shape, [side, side]);
+    // Its one promise lets the sender begin.
+    assert!(deaf.out_sync(0).unwrap());
+    let mut plan = Plan::new();
+    let talker = plan.add("talker", 1, Part::Talker);
+    let at_ps = MICROSECOND_PS;
+    let fragile = plan.add("fragile", 1, Part::Fragile { at_ps });
+    plan.join((talker, 1), (fragile, 0), MICROSECOND_PS)
+        .unwrap();
+    let gate = Gate::synchronised(near).unwrap();
+    plan.lead_out((talker, 0), gate).unwrap();
+    let mut kernel = plan.build(2);
+    assert_eq!(kernel.threads(), 2);
+    let failed = kernel.run_until(MILLISECOND_PS).unwrap_err();
+    let said = "`fragile` failed at 1000000 ps: as planned";
+    assert_eq!(failed.to_string(), said);
 }

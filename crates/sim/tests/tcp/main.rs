@@ -2,6 +2,7 @@
 
 mod delivery;
 mod growth;
+mod hosts;
 mod network;
 mod throughput;
 

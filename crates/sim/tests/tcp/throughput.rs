@@ -56,7 +56,7 @@ struct Measured {
 }
 
 /// A receiver that acknowledges each `b`-th segment, and a sender whose window grows by acknowledgements, as the formulas have it.
-fn config(b: u32) -> Config {
+pub(crate) fn config(b: u32) -> Config {
     Config {
         algorithm: Algorithm::NewReno,
         growth: Growth::Acknowledgements,
@@ -200,16 +200,17 @@ fn cubic_has_the_window_of_rfc_9438() {
 }
 
 /// One line of ns-3's figures.
-struct Peer {
-    law: &'static str,
-    b: u32,
-    losses: &'static str,
+pub(crate) struct Peer {
+    pub(crate) law: &'static str,
+    pub(crate) b: u32,
+    pub(crate) losses: &'static str,
     /// p, or with periodic losses 1/p.
-    amount: f64,
-    sent: f64,
+    pub(crate) amount: f64,
+    pub(crate) sent: f64,
 }
 
-fn peers() -> Vec<Peer> {
+/// All lines of ns-3's figures.
+pub(crate) fn peers() -> Vec<Peer> {
     let mut peers = Vec::new();
     for line in include_str!("../data/ns3_loss.txt").lines() {
         if line.starts_with('#') {

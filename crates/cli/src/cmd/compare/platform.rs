@@ -38,7 +38,9 @@ pub(super) fn beside(
     let (mut found, mut tests) = (Vec::new(), Vec::new());
     for record in records {
         // Two figures of one work may have the same number.
-        let number = numbers.iter().find_map(|number| number_of(&record, number));
+        let number = numbers
+            .iter()
+            .find_map(|number| published::number_of(&record, number));
         if let Some(number) = number {
             found.push(number);
             tests.push(record);
@@ -63,20 +65,6 @@ fn is_of(platform: &str, number: &Record) -> bool {
 /// `BlueField-3` is `bluefield-3`, `EPYC host` is `epyc-host`.
 fn word(name: &str) -> String {
     name.to_lowercase().replace(' ', "-")
-}
-
-/// The published number as one of the record's test, if it is one.
-fn number_of(record: &Record, number: &Record) -> Option<Record> {
-    if !published::is_of(record, number) {
-        return None;
-    }
-    let mut number = number.clone();
-    number.parameters.clone_from(&record.parameters);
-    published::in_items(&mut number);
-    let has_its_metric = |name: &String| record.summary.contains_key(name);
-    let has_metric = number.summary.keys().any(has_its_metric);
-    // What gave no numbers is shown with its reason.
-    (has_metric || record.summary.is_empty()).then_some(number)
 }
 
 /// What sets a test of dpb's apart from those of papers, which bypass the page cache and have a link.

@@ -214,7 +214,9 @@ impl<'a> Bench<'a> {
             Some(process) => process,
             None => side.start(self.args, test.threads)?,
         };
-        let run = process.run(test.query.number)?;
+        // A query whose agent has gone says what DuckDB made of it; that the agent has gone says more.
+        let run = process.run(test.query.number);
+        let run = run.or_else(|ended| side.used(false).and(Err(ended)))?;
         let used = side.used(false)?;
         let (agent_cpu_s, agent_peak_bytes) = used.since(&before);
         self.check(side, test, &run)?;

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use dpb_dbmods::dbms::session::{AgentAt, Opening, Run, Said, Took};
+use dpb_dbmods::dbms::source::AgentError;
 use dpb_dbmods::duckdb::spill::Spill;
 use dpb_micro::Broken;
 
@@ -33,6 +34,11 @@ pub(super) enum Ended {
 impl Ended {
     pub(super) fn wrong(why: impl std::fmt::Display) -> Self {
         Self::Broken(Broken::Wrong(why.to_string()))
+    }
+
+    /// An agent that could not be asked ends the whole command, as it does when the command starts.
+    pub(super) fn agent(error: &AgentError) -> Self {
+        Self::Failure(Failure::that_ends(error.ends, error.to_string()))
     }
 
     pub(super) fn unsupported(why: impl std::fmt::Display) -> Self {
@@ -93,6 +99,7 @@ impl Answering {
         match answering.ask(&text)? {
             Said::Opened(took) => answering.opened = took,
             Said::Unsupported(why) => return Err(Ended::unsupported(why)),
+            Said::Agent(error) => return Err(Ended::agent(&error)),
             Said::Failed(why) => return Err(Ended::wrong(why)),
             Said::Ran(_) => return Err(Ended::wrong("an answer before a question")),
         }
@@ -105,6 +112,7 @@ impl Answering {
             Said::Ran(run) => Ok(*run),
             Said::Failed(why) => Err(Ended::wrong(why)),
             Said::Unsupported(why) => Err(Ended::unsupported(why)),
+            Said::Agent(error) => Err(Ended::agent(&error)),
             Said::Opened(_) => Err(Ended::wrong("another word than a run")),
         }
     }

@@ -74,7 +74,8 @@ impl Side {
             engine,
             data: Data::Agent(Box::new(Agent {
                 at,
-                source: source.map_err(Failure::unavailable)?,
+                source: source
+                    .map_err(|error| Failure::that_ends(error.ends, error.to_string()))?,
                 own,
             })),
         })
@@ -94,7 +95,10 @@ impl Side {
                 };
                 (agent.source)
                     .make_cold(query.tables(), format)
-                    .map_err(Ended::unsupported)
+                    .map_err(|error| match error.is_refusal {
+                        true => Ended::unsupported(error),
+                        false => Ended::agent(&error),
+                    })
             }
         }
     }
@@ -126,7 +130,9 @@ impl Side {
         match &self.data {
             Data::File(_) => Ok(AgentUse::default()),
             Data::Agent(agent) => Ok(AgentUse {
-                usage: Some(agent.source.usage(reset_peak).map_err(Ended::wrong)?),
+                usage: Some(
+                    (agent.source.usage(reset_peak)).map_err(|error| Ended::agent(&error))?,
+                ),
                 read_bytes: agent.own.as_ref().and_then(|own| read_bytes(own.pid())),
             }),
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use dpb_accel::dpdk::Dpdk;
 use dpb_core::{Clock, Evidence, PacketPort};
 use dpb_net::port::af_packet::{self, Fanout, FanoutBy};
-use dpb_net::port::{AfPacket, AfXdp, Capture, Dates, Tap, af_xdp, ethernet_address};
+use dpb_net::port::{AfPacket, AfXdp, Capture, Dates, FrameStream, Tap, af_xdp, ethernet_address};
 
 use crate::exit::Failure;
 
@@ -20,6 +20,7 @@ pub const PORTS_HELP: &str = "Ports:\n  \
     af-packet:eth0           an interface, by raw sockets (CAP_NET_RAW)\n  \
     af-xdp:eth0[:QUEUE]      a queue of an interface, past most of the kernel (CAP_NET_RAW, CAP_BPF, CAP_NET_ADMIN)\n  \
     tap:NAME                 an interface that is made, whose other side is the kernel's (CAP_NET_ADMIN)\n  \
+    stream:PATH              a Unix socket that is made, for a guest of QEMU: -netdev stream,server=off,addr.type=unix,addr.path=PATH\n  \
     capture:IN.pcap          packets from a file, pcap or pcapng; what is sent is thrown away\n  \
     capture:IN.pcap,OUT.pcap the same, and what is sent goes to another file; `capture:,OUT.pcap` sends alone\n  \
     dpdk:net_ring0           a device of DPDK, or a driver with arguments: dpdk:net_pcap0,rx_pcap=in.pcap\n\
@@ -39,6 +40,8 @@ pub enum PortName {
     },
     /// An interface that is made.
     Tap(String),
+    /// A Unix socket that is made, for a guest of QEMU.
+    Stream(PathBuf),
     /// Files.
     Capture {
         /// The file that packets come from.
@@ -75,6 +78,7 @@ impl FromStr for PortName {
                 })
             }
             "tap" => Ok(Self::Tap(what.to_owned())),
+            "stream" => Ok(Self::Stream(PathBuf::from(what))),
             "capture" => {
                 let (read, write) = what.split_once(',').unwrap_or((what, ""));
                 let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
@@ -85,7 +89,7 @@ impl FromStr for PortName {
             }
             "dpdk" => Ok(Self::Dpdk(what.to_owned())),
             _ => Err(format!(
-                "{kind:?} is no kind of port; there are af-packet, af-xdp, tap, capture and dpdk"
+                "{kind:?} is no kind of port; there are af-packet, af-xdp, tap, stream, capture and dpdk"
             )),
         }
     }
@@ -97,6 +101,7 @@ impl fmt::Display for PortName {
             Self::AfPacket(interface) => write!(f, "af-packet:{interface}"),
             Self::AfXdp { interface, queue } => write!(f, "af-xdp:{interface}:{queue}"),
             Self::Tap(name) => write!(f, "tap:{name}"),
+            Self::Stream(path) => write!(f, "stream:{}", path.display()),
             Self::Capture { read, write } => {
                 let shown = |path: &Option<PathBuf>| {
                     let path = path.as_ref();
@@ -116,6 +121,7 @@ impl PortName {
             Self::AfPacket(_) => "af-packet",
             Self::AfXdp { .. } => "af-xdp",
             Self::Tap(_) => "tap",
+            Self::Stream(_) => "stream",
             Self::Capture { .. } => "capture",
             Self::Dpdk(_) => "dpdk",
         }
@@ -125,7 +131,7 @@ impl PortName {
     pub fn interface(&self) -> Option<&str> {
         match self {
             Self::AfPacket(interface) | Self::AfXdp { interface, .. } => Some(interface),
-            Self::Tap(_) | Self::Capture { .. } | Self::Dpdk(_) => None,
+            Self::Tap(_) | Self::Stream(_) | Self::Capture { .. } | Self::Dpdk(_) => None,
         }
     }
 
@@ -139,6 +145,7 @@ impl PortName {
                 (!is_real).then(|| "an interface of software".to_owned())
             }
             Self::Tap(_) => Some("a TAP interface".to_owned()),
+            Self::Stream(_) => Some("a guest of QEMU".to_owned()),
             Self::Capture { .. } => Some("capture files".to_owned()),
             Self::Dpdk(device) => software_driver(device).map(|driver| format!("DPDK's {driver}")),
         })
@@ -200,6 +207,7 @@ impl PortName {
                 Ok(ports.map_err(said)?.into_iter().map(boxed).collect())
             }
             Self::Tap(name) => Ok(vec![boxed(Tap::open(name).map_err(said)?)]),
+            Self::Stream(path) => Ok(vec![boxed(FrameStream::listen(path).map_err(said)?)]),
             Self::Capture { read, write } => {
                 let dates = Dates {
                     clock: Arc::clone(clock),
@@ -259,6 +267,7 @@ mod tests {
             "af-packet:eth0",
             "af-xdp:eth0:3",
             "tap:tap%d",
+            "stream:/run/guest",
             "capture:in.pcap,",
             "capture:,out.pcapng",
             "capture:a,b",
@@ -293,6 +302,7 @@ mod tests {
             assert_eq!(by(port), "an interface of software");
         }
         assert_eq!(by("tap:tap%d"), "a TAP interface");
+        assert_eq!(by("stream:/run/guest"), "a guest of QEMU");
         assert_eq!(by("capture:in.pcap,"), "capture files");
         for driver in [
             "net_ring",

@@ -49,19 +49,11 @@ pub(super) fn scan(
         sink_batches: 0,
         slots: None,
     };
-    let scanned = std::thread::scope(|scope| {
-        // Dropped when the scan ends, also by a panic.
-        let (_scanning, ended) = sync_channel::<()>(0);
-        let stop = &stop;
-        scope.spawn(move || {
-            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                stop.fetch_or(is_over(), Ordering::Relaxed);
-            }
-        });
-        let sink = |batch| match rows.write(&batch) {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        };
+    let sink = |batch| match rows.write(&batch) {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(()),
+    };
+    let scanned = watched(&stop, &is_over, || {
         scan::scan(segment, cache, &query, &options, &sink)
     });
     let stats = scanned.map_err(|error| failure(&error))?;
@@ -71,6 +63,24 @@ pub(super) fn scan(
         plan.in_words(table.schema()),
         stats.in_words()
     )])
+}
+
+/// Works while another thread asks now and then whether anybody wants what comes, and sets `stop` if not.
+fn watched<T>(
+    stop: &AtomicBool,
+    is_over: &(dyn Fn() -> bool + Sync),
+    work: impl FnOnce() -> T,
+) -> T {
+    std::thread::scope(|scope| {
+        // Dropped when the work ends, also by a panic.
+        let (_working, ended) = sync_channel::<()>(0);
+        scope.spawn(move || {
+            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                stop.fetch_or(is_over(), Ordering::Relaxed);
+            }
+        });
+        work()
+    })
 }
 
 /// A table of TPC-H, made if it is missing, and the query, which is read before anything is made.
@@ -108,14 +118,25 @@ fn cpus() -> usize {
 
 /// How a scan that failed ends the process.
 fn failure(error: &ScanError) -> Failure {
-    let message = error.to_string();
-    // As an agent sorts them.
-    match error {
-        ScanError::Segment(_)
-        | ScanError::Backend { .. }
-        | ScanError::Malformed(_)
-        | ScanError::Internal(_) => Failure::check(message),
-        ScanError::Setup(_) => Failure::unavailable(message),
-        _ => Failure::usage(message),
+    Failure::that_ends(error.ends(), error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_panics_ends_and_work_that_nobody_wants_is_told() {
+        let stop = AtomicBool::new(false);
+        let panicked = std::panic::catch_unwind(|| {
+            watched(&stop, &|| false, || -> () { panic!("in the work") });
+        });
+        assert!(panicked.is_err() && !stop.load(Ordering::Relaxed));
+        // Ends once the other thread has looked.
+        watched(&stop, &|| true, || {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+        });
     }
 }

@@ -62,7 +62,7 @@ impl Rows {
     /// A file that cannot be made; columns that the format cannot have.
     pub(super) fn open(
         destination: &Destination,
-        format: Format,
+        (format, null): (Format, &str),
         schema: &SchemaRef,
     ) -> Result<Self, Failure> {
         let (file, to) = match destination {
@@ -88,7 +88,7 @@ impl Rows {
             }
         };
         let to: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(BUFFER_BYTES, to));
-        let writer = writers::open(format, to, schema)?;
+        let writer = writers::open(format, null, to, schema)?;
         Ok(Self(Mutex::new(Open {
             writer,
             file,

@@ -42,12 +42,18 @@ pub(super) trait RowWriter: Send {
 /// Columns that the format cannot have.
 pub(super) fn open(
     format: Format,
+    null: &str,
     to: Sink,
     schema: &SchemaRef,
 ) -> Result<Box<dyn RowWriter>, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::check(format!("cannot begin to write the rows: {error}"))
     };
+    match format {
+        Format::Json => check_names(schema, "an object")?,
+        Format::Parquet => check_names(schema, "a Parquet file")?,
+        Format::Table | Format::Csv | Format::Arrow => {}
+    }
     Ok(match format {
         Format::Table => Box::new(TableWriter {
             to,
@@ -55,12 +61,13 @@ pub(super) fn open(
             widths: None,
         }),
         Format::Csv => Box::new(CsvWriter {
+            null: null.to_owned(),
             to,
             header: Some(header(schema)),
         }),
         Format::Json => Box::new(JsonWriter {
             to,
-            keys: keys(schema)?,
+            keys: keys(schema),
             is_number: schema
                 .fields()
                 .iter()
@@ -160,8 +167,10 @@ impl RowWriter for TableWriter {
     }
 }
 
-/// RFC 4180, with `\n` at the end of a line. NULL is nothing, an empty text is a pair of quotes.
+/// RFC 4180, with `\n` at the end of a line. NULL is nothing, or the text that was asked for; a value that is as this text stands between quotes, so an empty text is
+/// a pair of them.
 struct CsvWriter {
+    null: String,
     to: Sink,
     /// Until it is written.
     header: Option<String>,
@@ -171,14 +180,14 @@ fn header(schema: &Schema) -> String {
     let mut line = String::new();
     for (at, field) in schema.fields().iter().enumerate() {
         line.push_str(if at > 0 { "," } else { "" });
-        quoted(field.name(), &mut line);
+        quoted(field.name(), "", &mut line);
     }
     line + "\n"
 }
 
-/// Appends a text, between quotes if it must be.
-fn quoted(text: &str, to: &mut String) {
-    if !text.is_empty() && !text.contains(['"', ',', '\n', '\r']) {
+/// Appends a text, between quotes if it must be, or is the text of a NULL.
+fn quoted(text: &str, null: &str, to: &mut String) {
+    if text != null && !text.is_empty() && !text.contains(['"', ',', '\n', '\r']) {
         to.push_str(text);
         return;
     }
@@ -195,8 +204,8 @@ impl RowWriter for CsvWriter {
             for (at, column) in columns.iter().enumerate() {
                 text.push_str(if at > 0 { "," } else { "" });
                 match column.text(row) {
-                    _ if column.is_null(row) => {}
-                    Some(value) => quoted(value, &mut text),
+                    _ if column.is_null(row) => text.push_str(&self.null),
+                    Some(value) => quoted(value, &self.null, &mut text),
                     None => column.write(row, &mut text),
                 }
             }
@@ -221,25 +230,26 @@ struct JsonWriter {
     is_number: Vec<bool>,
 }
 
-/// What stands before each value of an object.
-///
-/// # Errors
-/// Two columns of one name, of which readers would lose one.
-fn keys(schema: &Schema) -> Result<Vec<String>, Failure> {
+/// Refuses two columns of one name, of which readers would lose one.
+fn check_names(schema: &Schema, whole: &str) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
+    let names = schema.fields().iter().map(|field| field.name());
+    match names.into_iter().find(|name| !seen.insert(*name)) {
+        None => Ok(()),
+        Some(name) => Err(Failure::usage(format!(
+            "two columns are called {name}, and {whole} has each name once: ask for --format csv, or name one with AS",
+        ))),
+    }
+}
+
+/// What stands before each value of an object.
+fn keys(schema: &Schema) -> Vec<String> {
     let fields = schema.fields().iter().enumerate();
-    fields
-        .map(|(at, field)| {
-            let name = field.name();
-            if !seen.insert(name) {
-                return Err(Failure::usage(format!(
-                    "two columns are called {name}, and an object has each name once: ask for --format csv, or name one with AS",
-                )));
-            }
-            let name = serde_json::to_string(name).expect("a text is JSON");
-            Ok(format!("{}{name}:", if at == 0 { '{' } else { ',' }))
-        })
-        .collect()
+    let keys = fields.map(|(at, field)| {
+        let name = serde_json::to_string(field.name()).expect("a text is JSON");
+        format!("{}{name}:", if at == 0 { '{' } else { ',' })
+    });
+    keys.collect()
 }
 
 impl RowWriter for JsonWriter {
@@ -405,7 +415,7 @@ mod tests {
         let to = Written::default();
         let schema = batch().schema();
         let mut writer =
-            open(format, Box::new(to.clone()), &schema).unwrap_or_else(|e| panic!("{e}"));
+            open(format, "", Box::new(to.clone()), &schema).unwrap_or_else(|e| panic!("{e}"));
         batches
             .iter()
             .for_each(|batch| writer.write(batch).unwrap());
@@ -426,6 +436,44 @@ mod tests {
     }
 
     #[test]
+    fn a_null_has_the_text_that_was_asked_for_and_no_value_looks_like_it() {
+        let sums: ArrayRef = Arc::new(Int64Array::from(vec![None, Some(3)]));
+        let batch = RecordBatch::try_from_iter_with_nullable([("sum", sums, true)]).unwrap();
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![None, Some("none")]));
+        let texts = RecordBatch::try_from_iter_with_nullable([("t", texts, true)]).unwrap();
+        for (batch, null, expected) in [
+            (&batch, "", "sum\n\n3\n"),
+            (&batch, "none", "sum\nnone\n3\n"),
+            (&texts, "none", "t\nnone\n\"none\"\n"),
+        ] {
+            let to = Written::default();
+            let writer = open(Format::Csv, null, Box::new(to.clone()), &batch.schema());
+            let mut writer = writer.unwrap_or_else(|error| panic!("{error}"));
+            writer.write(batch).unwrap();
+            writer.finish().unwrap();
+            let bytes = to.0.lock().unwrap().clone();
+            assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn columns_of_one_name_are_refused_where_readers_would_lose_one() {
+        let field = |name: &str| Field::new(name, DataType::Int64, false);
+        let twice: SchemaRef = Arc::new(Schema::new(vec![field("a"), field("b"), field("a")]));
+        let opened = |format| open(format, "", Box::new(Written::default()), &twice).map(drop);
+        for format in [Format::Json, Format::Parquet] {
+            let refused = opened(format).unwrap_err().to_string();
+            assert!(
+                refused.starts_with("two columns are called a,"),
+                "{refused}"
+            );
+        }
+        for format in [Format::Table, Format::Csv, Format::Arrow] {
+            assert!(opened(format).is_ok(), "{format:?}");
+        }
+    }
+
+    #[test]
     fn json_has_decimals_and_dates_as_texts() {
         let lines = written(Format::Json, &[batch()]);
         let rows: Vec<serde_json::Value> = lines
@@ -439,17 +487,6 @@ mod tests {
         assert_eq!(rows[2]["key"], serde_json::json!(i64::MAX));
         assert!(rows[2]["price"].is_null() && rows[2]["a \"text\""].is_null());
         assert_eq!(written(Format::Json, &[]), "");
-        let column = Arc::clone(batch().column(0));
-        let twice =
-            RecordBatch::try_from_iter([("a", Arc::clone(&column)), ("a", column)]).unwrap();
-        let refused = open(Format::Json, Box::new(Written::default()), &twice.schema());
-        assert!(
-            refused
-                .err()
-                .unwrap()
-                .message
-                .contains("two columns are called a")
-        );
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::source::{BACKEND, assemble, read};
+use dpb_sim::system::{Description, WaysOut};
+
+use super::source::{BACKEND, assemble_part, read};
 use crate::Globals;
 use crate::exit::Failure;
 use crate::output;
@@ -21,21 +23,21 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let description = read(&args.file)?;
     // A system that cannot be put together is not drawn.
-    assemble(&description, &args.file, BACKEND, 1, 1, globals)?;
+    let ways = WaysOut::default();
+    assemble_part(&description, &args.file, BACKEND, 1, 1, ways, globals)?;
     let mut text = "graph system {\n  node [shape=box]\n".to_owned();
     for host in &description.host {
-        let card = description.card.iter().find(|card| card.host == host.name);
-        let mut lines = vec![host.name.clone()];
-        let digest = host
-            .digest
-            .as_ref()
-            .map(|it| format!("cores: {}", it.operator));
-        lines.extend(digest);
-        let stages = card.into_iter().flat_map(|card| &card.stage);
-        lines.extend(
-            stages.map(|stage| format!("card: {} x {}", stage.lanes.unwrap_or(1), stage.name)),
-        );
-        text += &format!("  {:?} [label={:?}]\n", host.name, lines.join("\n"));
+        let digest = host.digest.as_ref();
+        let digest = digest.map(|it| format!("cores: {}", it.operator));
+        text += &station(&description, &host.name, digest);
+    }
+    for real in &description.real {
+        let port = match (&real.tap, &real.stream) {
+            (Some(tap), _) => format!("real: TAP {tap}"),
+            (None, Some(path)) => format!("real: QEMU at {path}"),
+            (None, None) => "real".to_owned(),
+        };
+        text += &station(&description, &real.name, Some(port));
     }
     for switch in &description.switch {
         text += &format!("  {:?} [shape=diamond]\n", switch.name);
@@ -50,4 +52,14 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
         );
     }
     output::print(&(text + "}\n"))
+}
+
+/// A host with its card.
+fn station(description: &Description, name: &str, more: Option<String>) -> String {
+    let card = description.card.iter().find(|card| card.host == name);
+    let mut lines = vec![name.to_owned()];
+    lines.extend(more);
+    let stages = card.into_iter().flat_map(|card| &card.stage);
+    lines.extend(stages.map(|stage| format!("card: {} x {}", stage.lanes, stage.name)));
+    format!("  {:?} [label={:?}]\n", name, lines.join("\n"))
 }

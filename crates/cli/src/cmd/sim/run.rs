@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use dpb_core::Evidence;
 use dpb_core::measure::{Check, Durability, Outcome, Record};
-use dpb_sim::system::description::HostText;
 
-use super::observed::{self, TraceFlags, Traces};
 use super::samples::Samples;
 use super::source::{BACKEND, assemble, read};
 use super::tables::print_tables;
@@ -19,8 +17,7 @@ use crate::output::{self, Format};
     after_help = "Operators compute for real: a frame that passes a digest's stage carries that digest, and the receiver checks it. Only time is modelled, so every figure is \
                   `simulated`. The same file and seed give the same results, however many threads.\n\
                   Times are the model's: what a file does not name has a usual value, which is no measurement.\n\
-                  Examples:\n  dpb sim run crates/sim/systems/card.toml\n  dpb sim run system.toml --seeds 10 --threads 2 --out records.jsonl\n  \
-                  dpb sim run system.toml --pcapng frames.pcapng --timeline timeline.json"
+                  Examples:\n  dpb sim run crates/sim/systems/card.toml\n  dpb sim run system.toml --seeds 10 --threads 2 --out records.jsonl"
 )]
 pub(super) struct Args {
     /// The system: a TOML file; crates/sim/systems has examples
@@ -41,22 +38,18 @@ pub(super) struct Args {
     /// Append the record to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    #[command(flatten)]
-    traces: TraceFlags,
 }
 
 /// Runs the system.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let description = read(&args.file)?;
-    let is_idle = |host: &HostText| host.connect.is_empty() && host.offer.is_empty();
-    if description.host.iter().all(is_idle) {
+    if description.host.iter().all(|host| host.connect.is_empty()) {
         let name = args.file.display();
         return Err(Failure::usage(format!(
-            "{name}: no host connects to another or offers it datagrams, so nothing would happen"
+            "{name}: no host connects to another, so nothing would happen"
         )));
     }
-    args.traces.check(args.threads)?;
-    let model = observed::model(&args.file.display().to_string(), &description);
+    let model = format!("the system {}", args.file.display());
     let mut record = Record::new("sim", Evidence::Simulated { model }, args.seed)
         .with("system", args.file.display().to_string())
         .with("seeds", args.seeds)
@@ -74,14 +67,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
             args.threads,
             globals,
         )?;
-        // Of one run the table says where time went.
-        let is_first = first.is_none();
-        let traces = match is_first {
-            true => args.traces.begin(&mut system)?,
-            false => Traces::default(),
-        };
         let finished = system.run();
-        traces.finish()?;
         let finished = finished.map_err(|why| Failure::check(format!("seed {seed}: {why}")))?;
         samples.add(&system, &mut record)?;
         if !finished {
@@ -91,9 +77,6 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
                     description.limit_s
                 )
             });
-        }
-        if is_first {
-            observed::count(&system, &mut record);
         }
         first.get_or_insert(system);
     }

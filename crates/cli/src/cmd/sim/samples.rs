@@ -1,9 +1,8 @@
 //! The figures of runs of a system.
 
 use dpb_core::measure::Record;
-use dpb_sim::system::{Flow, Leg, System, report};
+use dpb_sim::system::{Flow, Leg, System};
 
-use super::observed;
 use crate::exit::Failure;
 
 /// The figures of runs, by metric.
@@ -17,14 +16,12 @@ impl Samples {
     /// If a payload was wrong and nothing was planted that may spoil one.
     pub(super) fn add(&mut self, system: &System, record: &mut Record) -> Result<(), Failure> {
         let opened: Vec<&Flow> = system.hosts().flat_map(|(_, host)| host.flows()).collect();
-        let completion_s = seconds(report::end_ps(system));
+        let last_ps = opened.iter().filter_map(|flow| flow.finished_ps).max();
+        let completion_s = seconds(last_ps.unwrap_or(0));
         let delivered: u64 = opened
             .iter()
             .map(|flow| flow.endpoint.delivered_bytes())
             .sum();
-        let datagrams = report::datagram_flows(system);
-        let received = datagrams.iter().filter_map(|flow| flow.received);
-        let delivered = delivered + received.map(|it| it.bytes).sum::<u64>();
         let answers: u64 = opened.iter().map(|flow| flow.answers).sum();
         self.push("completion_s", completion_s);
         self.push("goodput_bps", delivered as f64 * 8.0 / completion_s);
@@ -32,11 +29,7 @@ impl Samples {
             // Both ends count an answer.
             self.push("transactions_per_s", answers as f64 / 2.0 / completion_s);
         }
-        for (name, value) in observed::latencies(system) {
-            self.push(name, value);
-        }
         self.add_counts(system, record);
-        observed::count_datagrams(system, record);
         let flipped: u64 = system
             .switches()
             .flat_map(|(_, switch, ports)| {
@@ -61,7 +54,8 @@ impl Samples {
         self.0.entry(name).or_default().push(value);
     }
 
-    fn add_counts(&self, system: &System, record: &mut Record) {
+    /// Adds what a run has counted.
+    pub(super) fn add_counts(&self, system: &System, record: &mut Record) {
         let mut count = |name: &str, more: u64| {
             *record.counts.entry(name.to_owned()).or_insert(0) += more;
         };

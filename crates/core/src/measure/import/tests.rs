@@ -10,6 +10,7 @@ const IPERF3_UDP: &str = include_str!("testdata/iperf3-udp.json");
 const SYSBENCH: &str = include_str!("testdata/sysbench.txt");
 const DOCA_BENCH: &str = include_str!("testdata/doca-bench.txt");
 const STRESS_NG: &str = include_str!("testdata/stress-ng.txt");
+const STRESS_NG_YAML: &str = include_str!("testdata/stress-ng.yaml");
 const PERFTEST: &str = include_str!("testdata/perftest.txt");
 const BENCHMARK: &str = include_str!("testdata/criterion/benchmark.json");
 const SAMPLE: &str = include_str!("testdata/criterion/sample.json");
@@ -126,6 +127,28 @@ fn stress_ng_has_a_record_for_each_stressor() {
     near(matrix, "bogo_ops_per_cpu_s", 5222.07);
     near(cpu, "bogo_ops_per_s", 733.80);
     assert_eq!(cpu.counts["bogo_ops"], 737);
+    assert_eq!(cpu.parameters["timeout"], Value::Text("1s".into()));
+}
+
+/// The form that version 0.12 writes; the two stressors are the example of Liu et al., figure 7.
+#[test]
+fn stress_ngs_yaml_has_a_record_for_each_stressor_with_a_rate() {
+    let [branch, memrate] = &read(Program::StressNg, STRESS_NG_YAML)[..] else {
+        panic!("two")
+    };
+    assert_eq!(Program::of(STRESS_NG_YAML), Some(Program::StressNg));
+    assert_eq!(branch.parameters["stressor"], Value::Text("branch".into()));
+    assert_eq!(branch.parameters["timeout"], Value::Text("10s".into()));
+    near(branch, "bogo_ops_per_s", 1_451_159_699.206867);
+    near(memrate, "bogo_ops_per_cpu_s", 0.700877);
+    assert_eq!(memrate.counts["bogo_ops"], 283);
+    let here = &branch.provenance;
+    assert_eq!((here.cpus, here.memory_bytes), (40, 16_734_117_888));
+    assert_eq!(here.libraries["stress-ng"], "0.12.01");
+    assert_eq!(
+        (here.host.as_str(), here.kernel.as_str()),
+        ("node-0.example", "5.4.0-51-generic")
+    );
 }
 
 /// By the documentation alone: the file was written by hand.

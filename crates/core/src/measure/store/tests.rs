@@ -81,16 +81,27 @@ fn numbers_come_back_to_the_last_bit() {
 #[test]
 fn damage_of_any_kind_is_reported_by_line() {
     let good = serde_json::to_string(&record("a")).expect("JSON");
-    let newer = good.replace("\"schema_version\":1", "\"schema_version\":2");
-    let mut bytes = format!("\n{good}\n{newer}\n{{\"schema_version\":3}}\n[1]\n").into_bytes();
+    let newer = good.replace("\"schema_version\":2", "\"schema_version\":3");
+    let mut bytes = format!("\n{good}\n{newer}\n{{\"schema_version\":4}}\n[1]\n").into_bytes();
     bytes.extend(b"\0\0\0\n\xff\xfe\n\r\n");
     bytes.extend(format!("  {good}\r\n{}", &good[..40]).bytes());
     let reading = Reading::of_bytes(&bytes);
     assert_eq!(ids(&reading), ["a", "a"]);
     let numbers: Vec<usize> = reading.damaged.iter().map(|damage| damage.number).collect();
     assert_eq!(numbers, [3, 4, 5, 6, 7, 10]);
-    assert!(reading.damaged[0].reason.contains("schema version 2"));
-    assert!(reading.damaged[1].reason.contains("schema version 3"));
+    assert!(reading.damaged[0].reason.contains("schema version 3"));
+    assert!(reading.damaged[1].reason.contains("schema version 4"));
+}
+
+#[test]
+fn records_of_the_version_before_are_read() {
+    let now = serde_json::to_string(&record("a")).expect("JSON");
+    assert!(!now.contains("findings"), "{now}");
+    let before = now.replace("\"schema_version\":2", "\"schema_version\":1");
+    let reading = Reading::of_bytes(before.as_bytes());
+    assert_eq!(ids(&reading), ["a"]);
+    let zero = now.replace("\"schema_version\":2", "\"schema_version\":0");
+    assert_eq!(Reading::of_bytes(zero.as_bytes()).damaged.len(), 1);
 }
 
 #[test]

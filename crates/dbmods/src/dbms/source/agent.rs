@@ -4,16 +4,51 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dpb_link::Connect;
+use serde::{Deserialize, Serialize};
 
 use super::{Pace, Queue, ScanCounts, Source};
+use crate::ends::Ends;
 use crate::query::Query;
 use crate::scan::operator::BATCH_ROWS;
 use crate::schema::Schema;
 use crate::service::client::{Client, ClientError};
 use crate::service::protocol::{
-    CAPABILITY_COMPACT, DataSet, Engine, FileFormat, ScanRequest, TableInfo, Usage,
+    CAPABILITY_COMPACT, DataSet, Engine, FileFormat, Refusal, ScanRequest, TableInfo, Usage,
 };
 use crate::tpch::TABLES;
+
+/// A failure between this side and an agent, as one process tells another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{text}")]
+pub struct AgentError {
+    /// The end that it is.
+    pub ends: Ends,
+    /// True if the agent is there, and has refused.
+    pub is_refusal: bool,
+    /// What happened, for people.
+    pub text: String,
+}
+
+impl AgentError {
+    /// Something that is not there.
+    pub(in crate::dbms) fn lacks(text: String) -> Self {
+        Self {
+            ends: Ends::Unavailable,
+            is_refusal: true,
+            text,
+        }
+    }
+}
+
+impl From<ClientError> for AgentError {
+    fn from(error: ClientError) -> Self {
+        Self {
+            ends: error.ends(),
+            is_refusal: matches!(error, ClientError::Refused { .. }),
+            text: error.to_string(),
+        }
+    }
+}
 
 /// TPC-H's tables at an agent.
 pub struct AgentSource {
@@ -31,8 +66,8 @@ pub struct AgentSource {
 }
 
 impl AgentSource {
-    /// Connects to an agent that has the tables of a scale factor. `pace` is that of `connect`, which all connections share. With
-    /// `is_compact` batches come in fewer bytes, which takes both sides' cores.
+    /// Connects to an agent that has the tables of a scale factor. `pace` is that of the link, which all connections share; it is kept by who receives, and
+    /// the agent sends without one, so that no batch passes the link twice. With `is_compact` batches come in fewer bytes, which takes both sides' cores.
     ///
     /// # Errors
     /// If it cannot be reached, or lacks a table.
@@ -42,20 +77,25 @@ impl AgentSource {
         threads: u32,
         pace: Pace,
         is_compact: bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, AgentError> {
+        let connect = Connect {
+            link_bits_per_s: 0,
+            ..connect
+        };
         let capabilities = match is_compact {
             true => CAPABILITY_COMPACT,
             // Scans alone, so that the agent loads no DuckDB.
             false => 0,
         };
-        let mut client = open(&connect, capabilities, &pace).map_err(|error| error.to_string())?;
-        let data = DataSet::tpch(scale_factor).map_err(|error| error.to_string())?;
-        let tables = client.describe(&data).map_err(|error| error.to_string())?;
+        let mut client = open(&connect, capabilities, &pace)?;
+        let data = DataSet::tpch(scale_factor);
+        let data = data.map_err(|error| AgentError::lacks(error.to_string()))?;
+        let tables = client.describe(&data)?;
         let has = |name: &&str| tables.iter().any(|info| info.schema.table == *name);
         if let Some(missing) = TABLES.iter().find(|name| !has(name)) {
-            return Err(format!(
+            return Err(AgentError::lacks(format!(
                 "the agent has no {missing} at scale factor {scale_factor}: run `dpb data --sf {scale_factor}` on its machine"
-            ));
+            )));
         }
         Ok(Self {
             connect,
@@ -77,27 +117,49 @@ impl AgentSource {
         &self,
         tables: impl IntoIterator<Item = &'static str>,
         format: FileFormat,
-    ) -> Result<(), String> {
-        let mut client = self.client().map_err(|error| error.to_string())?;
-        for table in tables {
-            let cold = client.make_cold(&self.data, table, format);
-            cold.map_err(|error| error.to_string())?;
-        }
-        self.idle().push(client);
-        Ok(())
+    ) -> Result<(), AgentError> {
+        let tables: Vec<&str> = tables.into_iter().collect();
+        self.asked(|client| {
+            (tables.iter()).try_for_each(|table| client.make_cold(&self.data, table, format))
+        })
     }
 
     /// The resources that the agent's process has used; with `reset_peak` a new peak of its memory starts.
     ///
     /// # Errors
     /// The agent's words.
-    pub fn usage(&self, reset_peak: bool) -> Result<Usage, String> {
-        let mut client = self.client().map_err(|error| error.to_string())?;
-        let usage = client
-            .usage(reset_peak)
-            .map_err(|error| error.to_string())?;
-        self.idle().push(client);
-        Ok(usage)
+    pub fn usage(&self, reset_peak: bool) -> Result<Usage, AgentError> {
+        self.asked(|client| client.usage(reset_peak))
+    }
+
+    /// Asks on a connection that no scan has, and keeps it unless it broke. One that has broken since it was kept is made anew.
+    fn asked<T>(
+        &self,
+        ask: impl Fn(&mut Client) -> Result<T, ClientError>,
+    ) -> Result<T, AgentError> {
+        let mut client = self.client()?;
+        let mut answer = ask(&mut client);
+        if matches!(answer, Err(ClientError::Wire { .. })) {
+            client = open(&self.connect, self.capabilities, &self.pace)?;
+            answer = ask(&mut client);
+        }
+        let is_whole = match &answer {
+            Ok(_) => true,
+            // Others end the connection.
+            Err(ClientError::Refused { refusal, .. }) => matches!(
+                refusal,
+                Refusal::Usage
+                    | Refusal::Unavailable
+                    | Refusal::Busy
+                    | Refusal::Damaged
+                    | Refusal::Internal
+            ),
+            Err(_) => false,
+        };
+        if is_whole {
+            self.idle().push(client);
+        }
+        Ok(answer?)
     }
 
     /// The stand-in for hardware that the agent has, if it has one.
@@ -119,7 +181,9 @@ impl AgentSource {
 fn open(connect: &Connect, capabilities: u64, pace: &Pace) -> Result<Client, ClientError> {
     let mut client = Client::connect_with(connect.clone(), capabilities)?;
     let pace = pace.clone();
-    client.set_meter(Arc::new(move |bytes| pace.pass(bytes)));
+    client.set_meter(Arc::new(move |bytes, was_there| {
+        pace.pass(bytes, was_there)
+    }));
     Ok(client)
 }
 
@@ -170,5 +234,93 @@ impl Source for AgentSource {
 impl std::fmt::Debug for AgentSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "AgentSource({})", self.connect.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use dpb_core::{
+        Backend, Buf, Clock, Limits, OpSpec, Operator, Properties, SetupError, Unsupported,
+        WallClock,
+    };
+
+    use super::*;
+    use crate::service::agent::{Agent, AgentOptions};
+    use crate::tpch;
+
+    /// A stand-in for a device, which no test here has scan.
+    struct StandIn(WallClock);
+
+    impl Backend for StandIn {
+        fn name(&self) -> &str {
+            "stand-in"
+        }
+
+        fn clock(&self) -> &dyn Clock {
+            &self.0
+        }
+
+        fn properties(&self) -> Properties {
+            Properties::of_device(Some("a stand-in".to_owned()))
+        }
+
+        fn alloc(&self, len: usize) -> Result<Buf, SetupError> {
+            Err(SetupError::OutOfMemory { len })
+        }
+
+        fn limits(&self, _: &OpSpec) -> Result<Limits, Unsupported> {
+            Ok(Limits::new(NonZeroU32::MIN))
+        }
+
+        fn prepare(&self, spec: &OpSpec) -> Result<Arc<dyn Operator>, SetupError> {
+            let reason = format!("no {}", spec.name());
+            Err(SetupError::Unsupported(Unsupported { reason }))
+        }
+    }
+
+    #[test]
+    fn an_agent_that_refuses_stays_what_it_is_and_one_that_is_gone_is_not_there() {
+        const SF: f64 = 0.001;
+        let dir = tempfile::tempdir().unwrap();
+        let going = |_: tpch::Step<'_>| ControlFlow::Continue(());
+        tpch::ensure(dir.path(), SF, &TABLES, 2, &WallClock::default(), &going).unwrap();
+        let agent = Agent::bind(AgentOptions {
+            data_dir: dir.path().to_owned(),
+            backend: Arc::new(StandIn(WallClock::default())),
+            ..AgentOptions::new("127.0.0.1:0".parse().unwrap())
+        });
+        let agent = agent.unwrap_or_else(|error| panic!("{error}"));
+        let address = agent.address().to_string();
+        let stop = AtomicBool::new(false);
+        let source = thread::scope(|scope| {
+            scope.spawn(|| agent.run(&|| stop.load(std::sync::atomic::Ordering::Relaxed)));
+            let pace = Pace::new(0, Arc::new(WallClock::default()));
+            let source = AgentSource::connect(Connect::new(&address), SF, 1, pace, false);
+            let source = source.unwrap_or_else(|error| panic!("{error}"));
+            for _ in 0..2 {
+                assert_eq!(source.emulated_by().as_deref(), Some("a stand-in"));
+                let cold = source.make_cold(["orders"], FileFormat::Segment);
+                let refused = cold.unwrap_err();
+                assert!(
+                    refused.is_refusal && refused.text.contains("--allow-cold"),
+                    "{refused}"
+                );
+                // The connection goes on.
+                assert_eq!(source.idle().len(), 1);
+                source.usage(false).unwrap();
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            source
+        });
+        let gone = source.usage(false).unwrap_err();
+        assert_eq!(
+            (gone.ends, gone.is_refusal),
+            (Ends::Unavailable, false),
+            "{gone}"
+        );
     }
 }

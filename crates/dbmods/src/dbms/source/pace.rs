@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use dpb_core::Timer;
 
-/// A link's pace, kept by who receives: what came over any of its connections has passed one after another. Each connection is paced
-/// by its sender besides.
+/// A link's pace, kept by who receives: what came over any of its connections has passed one after another. Senders have none.
 #[derive(Clone)]
 pub struct Pace {
     bits_per_s: u64,
@@ -30,19 +29,25 @@ impl Pace {
         self.bits_per_s
     }
 
-    /// Waits until so many bytes more have passed.
-    pub fn pass(&self, bytes: u64) {
+    /// Waits until so many bytes more have passed. Where they were there before the receiver asked for them, a link would have carried them while it was busy
+    /// with the bytes before, so they began then.
+    pub fn pass(&self, bytes: u64, were_there: bool) {
         if self.bits_per_s == 0 {
             return;
         }
         let takes_ns = u128::from(bytes) * 8_000_000_000 / u128::from(self.bits_per_s);
+        let takes_ns = takes_ns as u64;
         let now_ns = self.clock.now_ns();
+        let began_ns = match were_there {
+            true => now_ns.saturating_sub(takes_ns),
+            false => now_ns,
+        };
         let passed_ns = {
             let mut passed_ns = self
                 .passed_ns
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            *passed_ns = (*passed_ns).max(now_ns).saturating_add(takes_ns as u64);
+            *passed_ns = (*passed_ns).max(began_ns).saturating_add(takes_ns);
             *passed_ns
         };
         self.clock
@@ -87,13 +92,22 @@ mod tests {
         let clock = Arc::new(Still::default());
         let pace = Pace::new(8_000, clock.clone());
         let other = pace.clone();
-        pace.pass(500);
-        other.pass(500);
+        pace.pass(500, false);
+        other.pass(500, true);
         assert_eq!(dpb_core::Clock::now_ns(&*clock), 1_000_000_000);
         clock.sleep(Duration::from_secs(5));
-        pace.pass(1000);
+        pace.pass(1000, false);
         assert_eq!(dpb_core::Clock::now_ns(&*clock), 7_000_000_000);
-        Pace::new(0, clock.clone()).pass(u64::MAX);
-        assert_eq!(dpb_core::Clock::now_ns(&*clock), 7_000_000_000);
+        // What came while the receiver was busy for half the time that it takes has half of it left.
+        clock.sleep(Duration::from_millis(500));
+        pace.pass(1000, true);
+        assert_eq!(dpb_core::Clock::now_ns(&*clock), 8_000_000_000);
+        // It had time to spare, but no more than its own is made up for.
+        clock.sleep(Duration::from_secs(60));
+        pace.pass(1000, true);
+        pace.pass(1000, true);
+        assert_eq!(dpb_core::Clock::now_ns(&*clock), 69_000_000_000);
+        Pace::new(0, clock.clone()).pass(u64::MAX, false);
+        assert_eq!(dpb_core::Clock::now_ns(&*clock), 69_000_000_000);
     }
 }

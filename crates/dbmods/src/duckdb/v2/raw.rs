@@ -207,6 +207,12 @@ impl Connection {
         Ok(factory)
     }
 
+    /// The instance, to see how long it lives.
+    #[cfg(test)]
+    pub(super) fn instance_for_tests(&self) -> std::sync::Weak<Instance> {
+        Arc::downgrade(&self.instance)
+    }
+
     /// Runs one statement to its last row.
     pub(super) fn query(&mut self, sql: &str) -> Result<Chunks, Refusal> {
         let api = self.api;

@@ -139,9 +139,9 @@ impl PushedScan for Once {
 /// A library whose functions of version 2 are known, or a line that says why the test does not run.
 pub(crate) fn known_library() -> Option<Library> {
     let library = library()?;
-    if !library.version().starts_with(VERSIONS) {
+    if check_version(library.version()).is_err() {
         let refused = Instance::open(library, 1, None, Path::new("/tmp")).unwrap_err();
-        assert!(refused.contains("it takes DuckDB 2.0"), "{refused}");
+        assert!(refused.contains("it takes DuckDB v2.0"), "{refused}");
         println!("skipped: {refused}");
         return None;
     }
@@ -167,6 +167,32 @@ fn rows(instance: &mut Instance, sql: &str) -> Vec<Vec<Value>> {
         .rows(&mut |row| rows.push(row))
         .unwrap();
     rows
+}
+
+#[test]
+fn rows_keep_the_instance_whose_memory_they_are() {
+    let Some((mut instance, _)) = instance(few(5000, |_| Offered::Refused)) else {
+        return;
+    };
+    let chunks = instance.query("SELECT t FROM few ORDER BY b").unwrap();
+    let alive = instance.raw.instance_for_tests();
+    drop(instance);
+    assert!(alive.upgrade().is_some());
+    let mut texts = Vec::new();
+    chunks.rows(&mut |row| texts.extend(row)).unwrap();
+    let expected = (0..5000).map(|row| Value::Text(TEXTS[row % 4].to_owned()));
+    assert!(texts.into_iter().eq(expected));
+    drop(chunks);
+    assert!(alive.upgrade().is_none());
+}
+
+#[test]
+fn other_versions_than_those_that_were_compared_are_refused() {
+    assert!(check_version(VERSIONS[0]).is_ok());
+    for version in ["v2.0.1", "v2.0.10", "v2.0.0-dev1", "v1.5.5", ""] {
+        let refused = check_version(version).unwrap_err();
+        assert!(refused.contains(VERSIONS[0]), "{refused}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{each_engine, rows, tree, value_of};
+use crate::index::tree::fault;
 use crate::index::{
     Found, Index, IndexError, KEY_BYTES_MAX, KeyRange, Keys, Reads, Snapshot, Tree, TreeOptions,
     VALUE_BYTES_MAX, Values, Write,
@@ -530,4 +531,28 @@ fn a_write_while_the_thread_unwinds_breaks_nothing() {
     tree.put(b"next", b"word").expect("the tree is whole");
     let mut session = tree.session().expect("the first");
     assert_eq!(value_of(&mut *session, b"last"), Some(b"word".to_vec()));
+}
+
+#[test]
+fn a_batch_finds_keys_with_one_head_in_the_leaf_that_it_has() {
+    // The first bytes are alike, and the leaf has open fences, so no head leaves them out.
+    let keys: Vec<Vec<u8>> = (0..20u8)
+        .map(|at| [b"aaaaaaaa/", &[at][..]].concat())
+        .collect();
+    let index = tree(TreeOptions::default());
+    for key in &keys {
+        index.put(key, key).expect("writes");
+    }
+    let slices: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let (mut bytes, mut found) = (vec![0; 16 * keys.len()], vec![Found::Absent; keys.len()]);
+    let mut values = Values::new(&mut bytes, 16, &mut found).expect("laid out for it");
+    let mut session = index.session().expect("the first");
+    let before = fault::ways();
+    session
+        .get_batch(Keys::Slices(&slices), &mut values)
+        .expect("reads");
+    assert_eq!(fault::ways(), before, "no key went down alone");
+    for (at, key) in slices.iter().enumerate() {
+        assert_eq!(values.value(at), Some(*key));
+    }
 }

@@ -261,7 +261,8 @@ fn check_batch(session: &mut dyn Reads, keys: &[Vec<u8>], model: &Model) {
     }
 }
 
-fn run(index: Arc<dyn Index>, shape: Shape, steps: &[Step]) {
+/// `after` is called behind each step.
+fn run(index: Arc<dyn Index>, shape: Shape, steps: &[Step], after: &dyn Fn()) {
     let mut run = Run {
         session: index.clone().session().expect("the first"),
         index,
@@ -272,6 +273,7 @@ fn run(index: Arc<dyn Index>, shape: Shape, steps: &[Step]) {
     };
     for step in steps {
         run.step(step);
+        after();
     }
     check_all(&mut *run.session, &run.model);
     for (snapshot, model) in &mut run.held {
@@ -298,9 +300,43 @@ proptest! {
         ],
         steps in proptest::collection::vec(step(), 1..if cfg!(miri) { 20 } else { 120 }),
     ) {
-        each_engine(|index| run(index, shape, &steps));
+        each_engine(|index| run(index, shape, &steps, &|| ()));
         // Deep, of few keys.
         let narrow = Tree::with_fault(TreeOptions::default(), Fault::None, 8);
-        run(Arc::new(narrow.expect("memory")), shape, &steps);
+        let narrow = Arc::new(narrow.expect("memory"));
+        run(narrow.clone(), shape, &steps, &|| drop(narrow.walk()));
     }
+}
+
+#[test]
+fn heads_leave_out_what_the_keys_of_a_leaf_share() {
+    // 70 bytes that are alike, and some that are not.
+    let key = |number: u32| {
+        let mut key = vec![b'k'; 70];
+        key.extend_from_slice(&number.to_be_bytes());
+        key
+    };
+    let tree = Tree::new(TreeOptions::default()).expect("memory");
+    let keys: Vec<Vec<u8>> = (0..if cfg!(miri) { 200 } else { 6000 }).map(key).collect();
+    for key in &keys {
+        tree.put(key, b"value").expect("writes");
+    }
+    let walked = tree.walk();
+    let inside = &walked.skips[1..walked.skips.len() - 1];
+    assert!(!inside.is_empty());
+    for (skip, alike) in inside {
+        assert!(*skip >= 70 && *alike == 0, "{skip} {alike}");
+    }
+    // The root leaves nothing out, so what separates there is longer than a head.
+    assert!(walked.chains > 0);
+    // What merges takes bytes back, and gives chains back.
+    for key in &keys[..keys.len() - 3] {
+        tree.delete(key).expect("writes");
+    }
+    for _ in 0..keys.len() {
+        tree.put(&keys[keys.len() - 1], b"value").expect("writes");
+    }
+    let walked = tree.walk();
+    assert_eq!((walked.skips.len(), walked.chains), (1, 0), "{walked:?}");
+    assert_eq!(walked.skips[0].0, 0);
 }

@@ -1,8 +1,8 @@
 //! Nodes by numbers: chunks of memory that asks for huge pages, cut into nodes of equal size.
 //!
 //! A node is an array of atomic words, so whoever has its number may read it at any moment. Words that are read while a writer changes the node are
-//! wrong, and nothing worse. Nodes are used again and never given back before the arena is dropped. All unsafe code of the tree is in this file and in
-//! [`search`](super::search).
+//! wrong, and nothing worse. Nodes are used again and never given back before the arena is dropped. The unsafe code of the tree is in this file, in
+//! [`search`](super::search), and in [`values`](super::values).
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -33,7 +33,7 @@ pub(super) struct Arena<const W: usize> {
 
 impl<const W: usize> Arena<W> {
     /// Nodes of a chunk: a power of two, so that a number splits by bits.
-    const NODES: usize = {
+    pub(super) const NODES: usize = {
         let nodes = CHUNK_BYTES / (W * 8);
         1 << nodes.ilog2()
     };
@@ -66,6 +66,18 @@ impl<const W: usize> Arena<W> {
         // SAFETY: `ensure` stored the pointer after it had made a chunk of `NODES` nodes, which is what the mask keeps the number below. The chunk
         // lives as long as `self`, its words are initialised, and all who have them share them as atomics.
         Some(unsafe { &*chunk.add(number as usize & (Self::NODES - 1)) })
+    }
+
+    /// So many nodes one behind another, from this number on. `None` if there are none such, or not in one chunk.
+    #[inline(always)]
+    pub(super) fn try_nodes(&self, number: u32, count: usize) -> Option<&[[AtomicU64; W]]> {
+        let first = number as usize & (Self::NODES - 1);
+        if count > Self::NODES - first {
+            return None;
+        }
+        let start: *const [AtomicU64; W] = self.try_node(number)?;
+        // SAFETY: `try_node` found the chunk, and all of these lie in it. As there, they are initialised, and live as long as `self`.
+        Some(unsafe { std::slice::from_raw_parts(start, count) })
     }
 
     /// The error of more nodes than there are numbers.

@@ -274,7 +274,7 @@ impl Shared {
                 && let Some([first]) = leaf::value(leaf, lanes.slot[lane])
             {
                 // All of it: values of a batch lie anywhere.
-                self.values.prefetch(load(first) as u32, usize::MAX);
+                self.values.prefetch(load(first), usize::MAX);
             }
         }
     }

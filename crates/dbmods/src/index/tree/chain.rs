@@ -1,13 +1,11 @@
-//! Bytes in chains of extents: long values, and separators that are longer than a head.
+//! Bytes in chains of extents: separators that are longer than a head.
 //!
 //! A chain is written once, read by whoever finds its number, and used again when nobody can.
 
 use std::cmp::Ordering;
 
-use dpb_core::prefetch::prefetch_item;
-
 use super::arena::Arena;
-use super::node::{LINE, Word, compare_words, copy_bytes, load, store, words_for, write_bytes};
+use super::node::{Word, compare_words, copy_bytes, load, store, words_for, write_bytes};
 use super::numbers::Numbers;
 use crate::index::IndexError;
 
@@ -21,11 +19,6 @@ impl<const W: usize> Chains<W> {
 
     pub(super) fn new() -> Self {
         Self(Arena::new())
-    }
-
-    /// Bytes of memory that a chain of so many bytes takes.
-    pub(super) fn bytes_of(&self, bytes: usize) -> u32 {
-        (bytes.div_ceil(Self::BYTES) * W * 8) as u32
     }
 
     /// Makes room for chains of so many bytes in all, in so many pieces.
@@ -92,14 +85,13 @@ impl<const W: usize> Chains<W> {
         }
     }
 
-    /// Fetches the first lines of a chain's first extent, so many at most.
-    #[inline(always)]
-    pub(super) fn prefetch(&self, first: u32, lines: usize) {
-        if let Some(extent) = self.extent(first) {
-            for word in (0..W).step_by(LINE).take(lines) {
-                prefetch_item::<Word>(extent, word);
-            }
-        }
+    /// The number of a chain's extents.
+    #[cfg(test)]
+    pub(super) fn extents_of(&self, first: u32) -> usize {
+        let next = |number: &u32| Some(load(&self.0.node(*number)[0]) as u32);
+        std::iter::successors(Some(first), next)
+            .take_while(|number| *number != 0)
+            .count()
     }
 
     /// Gives a chain's extents back.

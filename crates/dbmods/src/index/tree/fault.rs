@@ -34,8 +34,19 @@ pub(crate) enum Fault {
 }
 
 thread_local! {
+    static WAYS: Cell<u64> = const { Cell::new(0) };
     static PAUSES: Cell<u32> = const { Cell::new(0) };
     static RETRIES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Counts a way down from the root that one key takes alone.
+pub(super) fn goes_down() {
+    WAYS.set(WAYS.get() + 1);
+}
+
+/// The ways of this thread so far.
+pub(crate) fn ways() -> u64 {
+    WAYS.get()
 }
 
 impl Fault {
@@ -48,12 +59,16 @@ impl Fault {
         }
     }
 
+    /// True if what readers are promised holds.
+    pub(super) fn is_right(self) -> bool {
+        matches!(self, Self::None | Self::Pauses | Self::Panics)
+    }
+
     /// Ends a reader that waits for what the writer threw away: it never comes.
     pub(super) fn retry(self) {
         const MAX: u32 = 100_000;
         RETRIES.set(RETRIES.get() + 1);
-        let is_right = matches!(self, Self::None | Self::Pauses | Self::Panics);
-        assert!(is_right || RETRIES.get() < MAX, "it waits for ever");
+        assert!(self.is_right() || RETRIES.get() < MAX, "it waits for ever");
     }
 
     /// Between a reader's look at the root and its look at the root's version: roots change seldom, so this one waits longer.

@@ -40,8 +40,8 @@ pub(super) struct Meta {
 pub(super) enum Stored<'a> {
     /// Its bytes.
     Here(&'a [u8]),
-    /// The number of its first extent.
-    Long(u32),
+    /// The word of its first run.
+    Long(u64),
 }
 
 /// A key and its head, where nothing is left out.
@@ -156,7 +156,7 @@ pub(super) fn older(leaf: &Leaf, slot: Slot) -> u64 {
     load(&leaf[slot.offset() % LEAF])
 }
 
-/// An entry's value, or the number of a long one. `None` if the slot changed while it was read.
+/// An entry's value, or the word of a long one. `None` if the slot changed while it was read.
 #[inline(always)]
 pub(super) fn value(leaf: &Leaf, slot: Slot) -> Option<&[Word]> {
     let start = slot.value_at();
@@ -288,7 +288,7 @@ pub(super) fn skip_for(leaf: &Leaf, entries: std::ops::Range<usize>, shared: usi
 fn write_stored(words: &[Word], stored: Stored<'_>) {
     match stored {
         Stored::Here(bytes) => write_bytes(words, bytes),
-        Stored::Long(number) => store(&words[0], u64::from(number)),
+        Stored::Long(first) => store(&words[0], first),
     }
 }
 

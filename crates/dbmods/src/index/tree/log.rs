@@ -37,7 +37,7 @@ pub(super) struct Old<'a> {
     pub(super) older: u64,
     /// The lengths of its parts; the place means nothing.
     pub(super) slot: Slot,
-    /// Its value, or the number of a long one.
+    /// Its value, or the word of a long one.
     pub(super) value: &'a [Word],
 }
 

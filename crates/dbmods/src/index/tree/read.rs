@@ -16,6 +16,8 @@ impl Shared {
     /// The leaf that has a key, if any has, and the version from which on it was that.
     #[inline(always)]
     pub(super) fn leaf_of(&self, key: Key<'_>) -> Result<(&Leaf, Version), Broken> {
+        #[cfg(test)]
+        super::fault::goes_down();
         loop {
             if let Some(found) = self.try_leaf_of(key) {
                 return Ok(found);
@@ -113,7 +115,7 @@ impl Shared {
         let words = leaf::value(leaf, slot)?;
         if slot.is_long() {
             let first = load(&words[0]);
-            // Only a number that was right when it was read names a value.
+            // Only a word that was right when it was read names a value.
             return match self.unchanged(leaf, version) {
                 true => self.long_value(first, slot.value_len(), to),
                 false => None,
@@ -166,7 +168,7 @@ impl Shared {
     #[inline(never)]
     fn long_value(&self, first: u64, len: usize, to: &mut [u8]) -> Retry<Found> {
         let copied = len.min(to.len());
-        let whole = self.values.read(first as u32, &mut to[..copied]);
+        let whole = self.values.read(first, len, &mut to[..copied]);
         whole.then(|| Found::of(len, to.len()))
     }
 }

@@ -13,10 +13,8 @@ use super::log::Log;
 use super::node::{ENTRIES_MAX, LOCK, Word};
 use super::registry::Registry;
 use super::search::Best;
+use super::values::Runs;
 use crate::index::{IndexError, Usage};
-
-/// Words of an extent of a long value: whole cache lines, and values of 1000 bytes, as YCSB has them, and of 1024 take one.
-pub(super) const VALUE_EXTENT: usize = 136;
 
 /// See [the module](self).
 #[derive(Debug)]
@@ -25,7 +23,7 @@ pub(super) struct Shared {
     root: AtomicU64,
     pub(super) leaves: Arena<LEAF>,
     pub(super) inners: Arena<INNER>,
-    pub(super) values: Chains<VALUE_EXTENT>,
+    pub(super) values: Runs,
     pub(super) separators: Separators,
     pub(super) log: Log,
     pub(super) registry: Registry,
@@ -71,7 +69,7 @@ impl Shared {
             root: AtomicU64::new(0),
             leaves: Arena::new(),
             inners: Arena::new(),
-            values: Chains::new(),
+            values: Runs::new(),
             separators: Chains::new(),
             log: Log::new(versions_bytes_max),
             registry: Registry::new(sessions),

@@ -1,11 +1,11 @@
 //! The slot of a leaf's entry: where the entry lies, and how long its parts are.
 //!
-//! An entry is a word with the position of its older version, then the key unless that is its head, then the value or the number of the
-//! first extent of a long one.
+//! An entry is a word with the position of its older version, then the key unless that is its head, then the value or the word of a
+//! long one's first run.
 
 use super::node::words_for;
 
-/// Bytes of a value that lies in the leaf, at most. A longer one lies in extents, so that a leaf has some entries whatever their values.
+/// Bytes of a value that lies in the leaf, at most. A longer one lies in lines of its own, so that a leaf has some entries whatever their values.
 pub(super) const INLINE_BYTES_MAX: usize = 512;
 
 /// See [the module](self).
@@ -17,7 +17,7 @@ const VALUE_SHIFT: u32 = 32;
 const VALUE_MASK: u64 = 0xff_ffff;
 /// There is no value: the key was taken away, or was not there.
 const ABSENT: u64 = 1 << 56;
-/// The value lies in extents.
+/// The value lies in lines of its own.
 const LONG: u64 = 1 << 57;
 /// The key lies in the entry.
 const KEYED: u64 = 1 << 58;

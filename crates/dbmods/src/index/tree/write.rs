@@ -23,6 +23,7 @@ use super::numbers::Numbers;
 use super::scan::Rows;
 use super::shared::{Root, Shared};
 use super::slot::{INLINE_BYTES_MAX, Slot};
+use super::values::FreeRuns;
 use crate::index::{Deleted, IndexError, KEY_BYTES_MAX, KeyRange, Write};
 
 /// What left the tree, and may be used again when nobody can reach it.
@@ -30,7 +31,8 @@ use crate::index::{Deleted, IndexError, KEY_BYTES_MAX, KeyRange, Write};
 pub(super) enum Retired {
     Leaf(u32),
     Inner(u32),
-    Value(u32, ValueBytes),
+    /// The word of its first run, its length, and bytes of memory.
+    Value(u64, u32, ValueBytes),
     Separator(u32),
 }
 
@@ -45,7 +47,7 @@ pub(super) type Path = Vec<(u32, usize)>;
 pub(super) struct Writer {
     pub(super) leaves: Numbers,
     pub(super) inners: Numbers,
-    pub(super) values: Numbers,
+    pub(super) values: FreeRuns,
     pub(super) separators: Numbers,
     pub(super) ends: Ends,
     /// By the newest state that may lead to them: the log's head when they left, of values the position of their last version.
@@ -83,7 +85,7 @@ impl Writer {
         Ok(Self {
             leaves,
             inners: Numbers::new(),
-            values: Numbers::new(),
+            values: FreeRuns::new(),
             separators: Numbers::new(),
             ends: Ends::new(),
             retired: VecDeque::new(),
@@ -180,15 +182,6 @@ impl Writer {
 
     /// Makes room for all that a transaction may take.
     fn reserve(&mut self, shared: &Shared, writes: &[Write<'_>]) -> Result<(), IndexError> {
-        let (mut long, mut long_bytes) = (0, 0);
-        for write in writes {
-            if let Write::Put { value, .. } = write
-                && value.len() > INLINE_BYTES_MAX
-            {
-                long += 1;
-                long_bytes += value.len();
-            }
-        }
         let limit_bytes = shared.log.bytes_max();
         if self.versions_bytes() > limit_bytes {
             return Err(super::log::full(limit_bytes));
@@ -203,7 +196,11 @@ impl Writer {
         shared
             .separators
             .reserve(&mut self.separators, KEY_BYTES_MAX * separators, separators)?;
-        shared.values.reserve(&mut self.values, long_bytes, long)?;
+        let long = writes.iter().filter_map(|write| match write {
+            Write::Put { value, .. } => Some(value.len()).filter(|&len| len > INLINE_BYTES_MAX),
+            Write::Delete { .. } => None,
+        });
+        self.values.reserve(&shared.values, long)?;
         self.ends.reserve(&shared.log, writes.len())
     }
 
@@ -347,7 +344,7 @@ impl Writer {
             let bytes = shared.values.bytes_of(old.value_len());
             self.retired_bytes += u64::from(bytes);
             // No state above the position of the record has this value.
-            let value = Retired::Value(load(&value[0]) as u32, bytes);
+            let value = Retired::Value(load(&value[0]), old.value_len() as u32, bytes);
             self.retired.push_back((older, value));
         }
         older
@@ -370,9 +367,9 @@ impl Writer {
             match what {
                 Retired::Leaf(number) => self.leaves.give(number),
                 Retired::Inner(number) => self.inners.give(number),
-                Retired::Value(number, bytes) => {
+                Retired::Value(first, len, bytes) => {
                     self.retired_bytes -= u64::from(bytes);
-                    shared.values.free(&mut self.values, number);
+                    (shared.values).free(&mut self.values, first, len as usize);
                 }
                 Retired::Separator(number) => shared.separators.free(&mut self.separators, number),
             }
@@ -408,13 +405,12 @@ impl Writer {
     fn bytes(&self) -> u64 {
         let words = self.leaves.ever() * LEAF as u64
             + self.inners.ever() * (size_of::<Inner>() / 8) as u64
-            + self.values.ever() * super::shared::VALUE_EXTENT as u64
             + self.separators.ever() * 8;
         let lists = (self.retired.capacity() * size_of::<(u64, Retired)>()) as u64
             + ((self.deleted.capacity() - self.deleted.len()) * size_of::<(u64, Box<[u8]>)>())
                 as u64
             + self.deleted_bytes;
-        words * 8 + self.ends.bytes() + lists
+        words * 8 + self.values.ever_bytes() + self.ends.bytes() + lists
     }
 }
 

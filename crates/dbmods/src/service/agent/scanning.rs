@@ -14,9 +14,11 @@ use super::outbox::Outbox;
 use super::refusals::{damaged, refuse};
 use super::sending::{Conversed, Outgoing, send_batches, send_end};
 use super::{PEER_LOOK, Shared, duckdb_pool, lock};
+use crate::ends::Ends;
 use crate::query::{Output, Query, sql};
 use crate::scan::{self, Plan, ScanError, ScanOptions};
 use crate::schema::Schema;
+use crate::service::compact::COMPACTOR_BATCHES;
 use crate::service::protocol::{self, DataSet, End, Engine, Refusal, ScanRequest, Tag};
 use crate::service::usage;
 use crate::table::segment::Segment;
@@ -34,7 +36,7 @@ pub(super) fn scan_and_send(
     request: ScanRequest,
     is_compact: bool,
 ) -> Conversed {
-    let scan = ReadyScan::new(shared, held, request)?;
+    let scan = ReadyScan::new(shared, held, request, is_compact)?;
     let reserved = {
         let (least, wanted) = scan.memory_bytes();
         let gone = || shared.is_ending() || link.peer_gone();
@@ -42,6 +44,8 @@ pub(super) fn scan_and_send(
     };
     shared.slots.trim(shared.budget.left() as usize);
     let exchange = Exchange::new();
+    // Rows may be for a person, who reads them page by page.
+    link.set_may_pause(true)?;
     thread::scope(|scope| {
         let scanner = scope.spawn(|| {
             // Also when the scan panics: the sender must not wait for ever.
@@ -53,12 +57,13 @@ pub(super) fn scan_and_send(
         let sent = send_batches(
             shared,
             link,
-            (scan.tag(), scan.plan.output_schema(), is_compact),
+            (scan.tag(), scan.plan.output_schema(), scan.is_compact),
             &exchange.outbox,
             &exchange.halt,
         );
         let ended = match sent {
             Ok(sent) => {
+                link.set_may_pause(false)?;
                 let end = lock(&exchange.outcome).take();
                 send_end(link, sent, end, &|| shared.is_ending())
             }
@@ -86,6 +91,7 @@ struct ReadyScan<'a> {
     batch_rows: usize,
     rows_expected: Option<u64>,
     is_partial: bool,
+    is_compact: bool,
     /// Memory of the plan's tables.
     _tables: Reserved<'a>,
 }
@@ -120,6 +126,7 @@ impl<'a> ReadyScan<'a> {
         shared: &'a Shared,
         held: &mut Reserved<'_>,
         request: ScanRequest,
+        is_compact: bool,
     ) -> Result<Self, LinkError> {
         let query = Arc::new(request.query);
         let segment = shared.catalog.segment(&request.data, &query.table)?;
@@ -150,6 +157,7 @@ impl<'a> ReadyScan<'a> {
             batch_rows: request.batch_rows.max(BATCH_ROWS_MIN) as usize,
             rows_expected: request.rows_expected,
             is_partial: request.partial,
+            is_compact,
             _tables: tables,
         })
     }
@@ -162,6 +170,14 @@ impl<'a> ReadyScan<'a> {
         }
     }
 
+    /// Batches' worth of memory outside of the scan: those that it has handed over, and what makes one of them compact.
+    fn kept_batches(&self) -> usize {
+        match self.is_compact {
+            true => KEPT_BATCHES + COMPACTOR_BATCHES,
+            false => KEPT_BATCHES,
+        }
+    }
+
     /// The least memory that it needs, and the most that it can make use of.
     fn memory_bytes(&self) -> (u64, u64) {
         let Self {
@@ -171,14 +187,13 @@ impl<'a> ReadyScan<'a> {
             batch_rows,
             ..
         } = self;
+        let kept = self.kept_batches();
         match self.engine {
             Engine::Dpb => (
-                plan.memory_bytes_min(segment, KEPT_BATCHES) as u64,
-                plan.memory_bytes_max(segment, *threads, *batch_rows, KEPT_BATCHES) as u64,
+                plan.memory_bytes_min(segment, kept) as u64,
+                plan.memory_bytes_max(segment, *threads, *batch_rows, kept) as u64,
             ),
-            Engine::DuckDb => {
-                duckdb_pool::memory_bytes(plan.output_schema(), *batch_rows, KEPT_BATCHES)
-            }
+            Engine::DuckDb => duckdb_pool::memory_bytes(plan.output_schema(), *batch_rows, kept),
         }
     }
 
@@ -197,7 +212,7 @@ impl<'a> ReadyScan<'a> {
             stop: &exchange.halt.stop,
             batch_rows: self.batch_rows,
             memory_bytes: memory_bytes as usize,
-            sink_batches: KEPT_BATCHES,
+            sink_batches: self.kept_batches(),
             slots: Some(&shared.slots),
         };
         let (backend, cache) = (&*shared.options.backend, &shared.catalog.cache);
@@ -231,7 +246,7 @@ impl<'a> ReadyScan<'a> {
             table_rows: self.segment.rows(),
             // A text with a LIMIT of its own takes no second one.
             rows_expected: self.rows_expected.filter(|_| self.query.limit.is_none()),
-            batch_rows: duckdb_pool::batch_rows(output, memory_bytes, KEPT_BATCHES),
+            batch_rows: duckdb_pool::batch_rows(output, memory_bytes, self.kept_batches()),
         };
         let sink = |batch| exchange.outbox.put(Outgoing::Batch(batch));
         let of = (&self.data, &*self.query.table);
@@ -321,10 +336,13 @@ fn ours(plan: &Plan, schema: &Schema, stats: &scan::ScanStats, threads: usize) -
 fn scan_refusal(error: &ScanError) -> LinkError {
     match error {
         ScanError::Segment(source) => damaged(source),
-        ScanError::Setup(_) => refuse(Refusal::Unavailable, error.to_string()),
-        ScanError::Backend { .. } | ScanError::Malformed(_) | ScanError::Internal(_) => {
-            refuse(Refusal::Internal, error.to_string())
+        error => {
+            let refusal = match error.ends() {
+                Ends::Usage => Refusal::Usage,
+                Ends::Unavailable | Ends::Interrupted => Refusal::Unavailable,
+                Ends::Broken => Refusal::Internal,
+            };
+            refuse(refusal, error.to_string())
         }
-        other => refuse(Refusal::Usage, other.to_string()),
     }
 }

@@ -15,7 +15,7 @@ use super::refusals::{ending, refuse};
 use super::{PEER_LOOK, Shared};
 use crate::ipc::Encoder;
 use crate::scan::Message;
-use crate::service::compact::compact;
+use crate::service::compact::Compactor;
 use crate::service::protocol::{self, End, Refusal, Tag};
 use crate::service::usage;
 
@@ -62,6 +62,7 @@ pub(super) fn send_batches(
     let (mut encoder, schema) = Encoder::new(schema).map_err(broke)?;
     let stop = || shared.is_ending();
     let mut sent = Sent::default();
+    let mut compactor = is_compact.then(Compactor::default);
     let clock = &*shared.options.clock;
     let mut looked_ns = clock.now_ns();
     send_parts(link, Tag::Schema, &[&schema], schema.len(), &stop)?;
@@ -87,7 +88,7 @@ pub(super) fn send_batches(
         }
         match taken {
             Taken::Item(item) if !sent.stopped => {
-                sent.rows += send_item(link, (tag, is_compact), &mut encoder, item, &stop)?;
+                sent.rows += send_item(link, tag, (&mut encoder, &mut compactor), item, &stop)?;
                 sent.batches += 1;
                 spoke_ns = clock.now_ns();
             }
@@ -104,8 +105,8 @@ pub(super) fn send_batches(
 /// Sends one batch or message; says how many rows it has.
 fn send_item(
     link: &mut Link,
-    (tag, is_compact): (Tag, bool),
-    encoder: &mut Encoder,
+    tag: Tag,
+    (encoder, compactor): (&mut Encoder, &mut Option<Compactor>),
     item: Outgoing,
     stop: &dyn Fn() -> bool,
 ) -> Result<u64, LinkError> {
@@ -113,7 +114,7 @@ fn send_item(
         Outgoing::Batch(batch) => {
             let encoded = encoder.encode(&batch).map_err(broke)?;
             let parts: Vec<&[u8]> = encoded.parts.iter().map(Buffer::as_slice).collect();
-            send_batch(link, is_compact, &parts, encoded.len, stop)?;
+            send_batch(link, compactor, &parts, encoded.len, stop)?;
             Ok(batch.num_rows() as u64)
         }
         Outgoing::Message(message) => {
@@ -126,7 +127,7 @@ fn send_item(
                 return Err(refuse(Refusal::Usage, text));
             }
             match tag {
-                Tag::Batch => send_batch(link, is_compact, &[bytes], bytes.len(), stop)?,
+                Tag::Batch => send_batch(link, compactor, &[bytes], bytes.len(), stop)?,
                 tag => send_parts(link, tag, &[bytes], bytes.len(), stop)?,
             }
             Ok(message.rows())
@@ -137,13 +138,16 @@ fn send_item(
 /// Sends a batch's message, compact if the client wants it so and it becomes shorter.
 fn send_batch(
     link: &mut Link,
-    is_compact: bool,
+    compactor: &mut Option<Compactor>,
     parts: &[&[u8]],
     bytes: usize,
     stop: &dyn Fn() -> bool,
 ) -> Result<(), LinkError> {
-    match is_compact.then(|| compact(parts)).flatten() {
-        Some(body) => send_parts(link, Tag::Compact, &[&body], body.len(), stop),
+    match compactor
+        .as_mut()
+        .and_then(|compactor| compactor.compact(parts))
+    {
+        Some(body) => send_parts(link, Tag::Compact, &[body], body.len(), stop),
         None => send_parts(link, Tag::Batch, parts, bytes, stop),
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use dpb_link::{ConnectError, LinkError};
 
+use crate::ends::Ends;
 use crate::scan::ScanError;
 use crate::service::protocol::Refusal;
 
@@ -56,6 +57,29 @@ pub enum ClientError {
     Write(io::Error),
 }
 
+impl ClientError {
+    /// The end that it is.
+    pub fn ends(&self) -> Ends {
+        match self {
+            Self::Unreachable { .. } => Ends::Unavailable,
+            Self::Unprotected(_) => Ends::Usage,
+            Self::Interrupted => Ends::Interrupted,
+            Self::Refused { refusal, .. } => match refusal {
+                Refusal::Usage | Refusal::Token | Refusal::Credentials => Ends::Usage,
+                Refusal::Unavailable | Refusal::Busy | Refusal::Version => Ends::Unavailable,
+                Refusal::Protocol | Refusal::Damaged | Refusal::Internal => Ends::Broken,
+            },
+            Self::Wire { source, .. } => match source {
+                LinkError::Version { .. } | LinkError::Foreign => Ends::Unavailable,
+                LinkError::Tls(_) => Ends::Usage,
+                _ => Ends::Broken,
+            },
+            Self::Merge(error) => error.ends(),
+            Self::Write(_) | Self::Replaced { .. } => Ends::Broken,
+        }
+    }
+}
+
 /// The remedy for a refusal whose words do not say it.
 fn remedy(refusal: Refusal) -> &'static str {
     match refusal {
@@ -76,5 +100,35 @@ pub(super) fn wrong(address: &str, source: LinkError) -> ClientError {
             text,
         },
         source => ClientError::Wire { address, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_ends_alike_at_one_agent_and_at_several() {
+        // One agent's refusal has the code of its scan's error; several agents' parts are added here.
+        for (error, refusal, ends) in [
+            (ScanError::Overflow, Refusal::Usage, Ends::Usage),
+            (ScanError::TooManyGroups(1), Refusal::Usage, Ends::Usage),
+            (ScanError::Memory(1), Refusal::Usage, Ends::Usage),
+            (ScanError::Internal("rule"), Refusal::Internal, Ends::Broken),
+            (
+                ScanError::Malformed("rows"),
+                Refusal::Internal,
+                Ends::Broken,
+            ),
+        ] {
+            assert_eq!(error.ends(), ends, "{error}");
+            let at_one = ClientError::Refused {
+                address: String::new(),
+                refusal,
+                text: error.to_string(),
+            };
+            assert_eq!(at_one.ends(), ends, "{error}");
+            assert_eq!(ClientError::Merge(error).ends(), ends);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use arrow_array::RecordBatch;
@@ -75,18 +76,23 @@ fn aggregate(
     sink: &PartSink<'_>,
 ) -> Result<Vec<Scanned>, ClientError> {
     let merged = || Merged::of_query(schema, &request.query, GROUPS_BYTES_MAX);
+    let whole = Mutex::new(merged().map_err(ClientError::Merge)?);
+    let enough = AtomicBool::new(false);
     let scan = |client: &mut Client| {
-        let mut part = merged().map_err(ClientError::Merge)?;
-        let scanned = client.scan_partial(request.clone(), &mut part)?;
-        Ok((scanned, part))
+        let mut ask = || {
+            let mut part = merged().map_err(ClientError::Merge)?;
+            let scanned = client.scan_partial_until(request.clone(), Some(&enough), &mut part)?;
+            let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+            whole.merge(part).map_err(ClientError::Merge)?;
+            Ok(scanned)
+        };
+        let scanned = ask();
+        // The parts of others are of no use any more.
+        enough.fetch_or(scanned.is_err(), Ordering::Relaxed);
+        scanned
     };
-    let mut whole = merged().map_err(ClientError::Merge)?;
-    let mut ends = Vec::with_capacity(clients.len());
-    for scanned in all(clients, &scan) {
-        let (scanned, part) = scanned?;
-        whole.merge(part).map_err(ClientError::Merge)?;
-        ends.push(scanned);
-    }
+    let ends: Vec<Scanned> = all(clients, &scan).into_iter().collect::<Result<_, _>>()?;
+    let whole = whole.into_inner().unwrap_or_else(PoisonError::into_inner);
     let result = whole.finish().map_err(ClientError::Merge)?;
     if result.num_rows() > 0 {
         let _the_last_one = sink(&result);

@@ -14,7 +14,6 @@ use super::error::ClientError;
 use crate::ipc::{decode_batch, decode_schema};
 use crate::scan::ScanError;
 use crate::scan::operator::Merged;
-use crate::service::compact::expanded;
 use crate::service::protocol::{
     self, CAPABILITY_COMPACT, CAPABILITY_PARTIALS, End, Request, ScanRequest, Tag,
 };
@@ -47,6 +46,8 @@ enum Receiver<'a> {
     },
     Partial {
         merged: &'a mut Merged,
+        /// Set from outside once no aggregate can come of all parts.
+        enough: Option<&'a AtomicBool>,
         /// The reason why the agent's part cannot be added, which ends no conversation.
         failed: Option<ScanError>,
     },
@@ -57,6 +58,10 @@ impl Receiver<'_> {
     fn has_enough(&self) -> bool {
         match self {
             Receiver::Rows {
+                enough: Some(enough),
+                ..
+            }
+            | Receiver::Partial {
                 enough: Some(enough),
                 ..
             } => enough.load(Ordering::Relaxed),
@@ -109,6 +114,16 @@ impl Client {
         request: ScanRequest,
         merged: &mut Merged,
     ) -> Result<Scanned, ClientError> {
+        self.scan_partial_until(request, None, merged)
+    }
+
+    /// The same, stopped once `enough` is set; then `merged` has none of the agent's part.
+    pub(super) fn scan_partial_until(
+        &mut self,
+        request: ScanRequest,
+        enough: Option<&AtomicBool>,
+        merged: &mut Merged,
+    ) -> Result<Scanned, ClientError> {
         if self.agent_capabilities & CAPABILITY_PARTIALS == 0 {
             return Err(self.broke(LinkError::Malformed(
                 "an agent without partial aggregates was asked for one",
@@ -120,6 +135,7 @@ impl Client {
         };
         let mut receiver = Receiver::Partial {
             merged,
+            enough,
             failed: None,
         };
         let scanned = self.receive(request, &mut receiver)?;
@@ -159,6 +175,7 @@ impl Client {
         let mut first_batch = None;
         let (mut stopped, mut bytes_since) = (false, 0);
         loop {
+            let was_there = self.meter.is_some() && self.link.peer_stirs();
             let header = self.link.receive_answer()?;
             match Tag::of(header.tag)? {
                 Tag::Batch | Tag::Compact if stopped => {
@@ -171,7 +188,8 @@ impl Client {
                 }
                 tag @ (Tag::Batch | Tag::Compact) => {
                     self.may_be(tag)?;
-                    let given = self.take_batch(header, &schema, &mut arriving, receiver)?;
+                    let given =
+                        self.take_batch((header, was_there), &schema, &mut arriving, receiver)?;
                     if given.is_some() {
                         first_batch.get_or_insert_with(|| self.link.since(started_ns));
                     }
@@ -208,17 +226,23 @@ impl Client {
     /// Receives a batch and gives it on; `None` of one without rows. Says to the agent if that is enough.
     fn take_batch(
         &mut self,
-        header: Header,
+        (header, was_there): (Header, bool),
         schema: &SchemaRef,
         arriving: &mut Arriving,
         receiver: &mut Receiver<'_>,
     ) -> Result<Option<ControlFlow<()>>, LinkError> {
         let body = self.spare.receive(&mut self.link, header)?;
         if let Some(meter) = &self.meter {
-            meter(header.len as u64);
+            meter(header.len as u64, was_there);
         }
+        let mut expanded = None;
         let message = match Tag::of(header.tag)? {
-            Tag::Compact => expanded(&body[..header.len])?,
+            Tag::Compact => {
+                let (whole, bytes) = self.expander.expand(&body[..header.len])?;
+                let message = whole.slice_with_length(0, bytes);
+                expanded = Some(whole);
+                message
+            }
             _ => body.slice_with_length(0, header.len),
         };
         let batch = decode_batch(&message, schema)?;
@@ -242,6 +266,9 @@ impl Client {
         }
         drop(batch);
         self.spare.give_back(body);
+        if let Some(whole) = expanded {
+            self.expander.give_back(whole);
+        }
         Ok(given)
     }
 
@@ -253,7 +280,7 @@ impl Client {
         arriving: &mut Arriving,
         receiver: &mut Receiver<'_>,
     ) -> Result<(), LinkError> {
-        let Receiver::Partial { merged, failed } = receiver else {
+        let Receiver::Partial { merged, failed, .. } = receiver else {
             return Err(LinkError::OutOfPlace(header.tag));
         };
         let body = self.link.receive_body(header)?;

@@ -1,6 +1,6 @@
 //! What a run of a system says: its parts, the way of frames, flows and their fates.
 
-use super::System;
+use super::{Card, System};
 use crate::system::datagrams::Received;
 use crate::system::journey::{ANSWER, Leg};
 use crate::system::ledger::{Ledger, Reason};
@@ -10,14 +10,8 @@ use crate::system::watch::Account;
 /// All parts, by their whole names, in the order of their places.
 pub fn parts(system: &System) -> Vec<Part> {
     let mut parts = Vec::new();
-    let mut add = |of: &str, part: Part| {
-        let name = format!("{of}: {}", part.name);
-        parts.push(Part { name, ..part });
-    };
-    for ((name, host), (_, card)) in system.hosts().zip(system.cards()) {
-        host.parts().into_iter().for_each(|it| add(name, it));
-        let card_name = format!("card of {name}");
-        card.parts().into_iter().for_each(|it| add(&card_name, it));
+    for (name, own, card) in system.stations() {
+        add_station(&mut parts, name, own, card);
     }
     for (name, switch, ports) in system.switches() {
         let usage = switch.usage();
@@ -26,13 +20,23 @@ pub fn parts(system: &System) -> Vec<Part> {
             dropped: usage.buffer_full + usage.turned_back,
             ..Part::passive("forwarding")
         };
-        add(name, forwarding);
+        parts.push(forwarding.of(name));
         for (port, to) in ports.iter().enumerate() {
             let usage = switch.wire_usage(port).unwrap_or_default();
-            add(name, Part::wire(format!("wire to {to}"), usage));
+            parts.push(Part::wire(format!("wire to {to}"), usage).of(name));
         }
     }
+    for (name, own, card) in system.real_stations() {
+        add_station(&mut parts, name, own, card);
+    }
     parts
+}
+
+/// Adds the parts of a host and those of its card.
+fn add_station(parts: &mut Vec<Part>, name: &str, own: Vec<Part>, card: &Card) {
+    parts.extend(own.into_iter().map(|it| it.of(name)));
+    let card_name = format!("card of {name}");
+    parts.extend(card.parts().into_iter().map(|it| it.of(&card_name)));
 }
 
 /// The part that binds: the one that was busy for the largest share of a run of this length.
@@ -62,6 +66,9 @@ pub fn account(system: &System) -> Account {
     let mut account = Account::default();
     for (_, host) in system.hosts() {
         account.merge(host.account());
+    }
+    for (_, real) in system.real() {
+        account.merge(real.account());
     }
     account
 }
@@ -93,8 +100,13 @@ pub fn spent(system: &System) -> Vec<Spent> {
 /// The fates of frames, of all parts together.
 pub fn ledger(system: &System) -> Ledger {
     let mut ledger = Ledger::default();
-    for ((_, host), (_, card)) in system.hosts().zip(system.cards()) {
+    for (_, host) in system.hosts() {
         ledger.add(host.watch().ledger());
+    }
+    for (_, real) in system.real() {
+        ledger.add(real.watch().ledger());
+    }
+    for (_, card) in system.cards() {
         for watch in card.watches() {
             ledger.add(watch.ledger());
         }

@@ -1,10 +1,24 @@
 //! Keys, values and scans as long as they may be, and longer.
 
+use dpb_core::VirtualClock;
+
 use super::*;
 use crate::index::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// A router between a host and a DPU's side for so many records of so many bytes, of which the keys from `mark` on are the DPU's.
 fn split_at(mark: &[u8], records: u64, value_bytes: u32, served: &Served) -> Arc<Router> {
+    let clock = Arc::new(WallClock::default());
+    split_by(clock, mark, records, value_bytes, served)
+}
+
+/// The same with times by a clock.
+fn split_by(
+    clock: Arc<dyn Timer>,
+    mark: &[u8],
+    records: u64,
+    value_bytes: u32,
+    served: &Served,
+) -> Arc<Router> {
     let plan = Plan {
         key_bytes: KEY_BYTES_MAX as u32,
         value_bytes,
@@ -21,7 +35,7 @@ fn split_at(mark: &[u8], records: u64, value_bytes: u32, served: &Served) -> Arc
         connections: 1,
         patience: PATIENCE,
         mirror: false,
-        clock: Arc::new(WallClock::default()),
+        clock,
     };
     Router::new(host, options).expect("an agent")
 }
@@ -147,4 +161,60 @@ fn a_split_of_two_pieces_has_none_to_move() {
         mover.adapt(1, 1, &|| false).expect("both sides are there");
     }
     assert_eq!(router.boundary(), 0);
+}
+
+/// The time that a row takes.
+const ROW: Duration = Duration::from_millis(20);
+
+/// Takes [`ROW`] for each row.
+struct Slow(Arc<VirtualClock>, Seen);
+
+impl Receive for Slow {
+    fn looked_up(&mut self, request: u64, value: Option<&[u8]>) {
+        self.1.looked_up(request, value);
+    }
+
+    fn written(&mut self, request: u64) {
+        self.1.written(request);
+    }
+
+    fn row(&mut self, request: u64, key: &[u8], value: &[u8]) {
+        self.0.sleep(ROW);
+        self.1.row(request, key, value);
+    }
+
+    fn scanned(&mut self, request: u64) {
+        self.1.scanned(request);
+    }
+
+    fn failed(&mut self, request: u64, error: &RouterError) {
+        self.1.failed(request, error);
+    }
+}
+
+#[test]
+fn rows_cost_the_host_the_same_whichever_side_they_come_from() {
+    let served = Served::start();
+    let clock = Arc::new(VirtualClock::new(false));
+    let key = |number: u64| format!("{number:06}").into_bytes();
+    let router = split_by(clock.clone(), &key(100), 200, 8, &served);
+    let mut lane = Lane::new(&router).expect("a session");
+    let mut slow = Slow(clock, Seen::default());
+    for number in 0..200 {
+        lane.put(number, &key(number), b"v", &mut slow);
+    }
+    lane.finish(&mut slow);
+    let before = router.work();
+    for (request, start) in (0..).zip([0, 100, 30, 120]) {
+        lane.scan(request, &key(start), 50, &mut slow);
+    }
+    lane.finish(&mut slow);
+    assert_eq!(slow.1.failed, Vec::<String>::new());
+    assert_eq!(slow.1.rows.values().map(Vec::len).sum::<usize>(), 200);
+    // Nothing else moves this clock. The way has what its sockets took besides, by their own clock.
+    let work = router.work().since(&before);
+    assert_eq!((work.host_requests, work.dpu_requests), (2, 2));
+    let rows_ns = 100 * ROW.as_nanos() as u64;
+    assert_eq!(work.host_ns, rows_ns);
+    assert!(work.way_ns >= rows_ns, "{} {rows_ns}", work.way_ns);
 }

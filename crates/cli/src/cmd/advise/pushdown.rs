@@ -1,0 +1,343 @@
+//! Advice about predicate pushdown: below which selectivity the storage should filter. Both schemes are measured without a pace, and bounds follow
+//! for the link that was named; --verify measures with that link's pace.
+
+use dpb_core::Evidence;
+use dpb_core::measure::statistics::median;
+use dpb_core::measure::{Ratio, Record, Summary};
+use dpb_insight::advice::pushdown::Tables;
+use dpb_insight::advice::{Decided, Decision, Estimate, Held, Score, Threshold, Verdict};
+
+use super::{Args, Kept, score_line};
+use crate::Globals;
+use crate::cmd::replay;
+use crate::exit::Failure;
+use crate::output::{self, Column, Format, Table, percent};
+
+/// Selectivities that are measured without a pace.
+const MEASURED: [f64; 2] = [0.001, 0.5];
+/// Selectivities at which the predictions are checked.
+const HELD: [f64; 6] = [0.003, 0.01, 0.03, 0.1, 0.2, 0.4];
+/// Values of the axis.
+const GRID: usize = 40;
+
+/// One scheme at one selectivity.
+#[derive(Clone, Debug)]
+struct Ran {
+    runs_s: Vec<f64>,
+    tuples: f64,
+    rows: f64,
+    bytes: f64,
+    transfer_s: f64,
+    id: String,
+}
+
+/// What was measured without a pace.
+#[derive(Clone, Debug)]
+struct Known {
+    fetch: Ran,
+    push: [Ran; 2],
+    link_bytes_per_s: f64,
+}
+
+/// Measures, advises, and with --verify checks.
+pub(super) fn run(args: &Args, kept: &mut Kept, globals: &Globals) -> Result<(), Failure> {
+    let bits_per_s = args.link.unwrap_or(0.0);
+    let records = measured(args, 0.0, &MEASURED)?;
+    let known = Known {
+        fetch: ran(&records, "fetch", MEASURED[0])?,
+        push: [
+            ran(&records, "dpb", MEASURED[0])?,
+            ran(&records, "dpb", MEASURED[1])?,
+        ],
+        link_bytes_per_s: bits_per_s / 8.0,
+    };
+    known
+        .at(MEASURED[0])
+        .check()
+        .map_err(|why| Failure::check(format!("no advice: {why}")))?;
+    for record in records {
+        kept.keep(record)?;
+    }
+    let decision = Decision {
+        gains: grid().map(|share| (share, known.gain(share))).collect(),
+    };
+    let hash = known.frozen();
+    let said = verdict(&decision);
+    let mut record = known.record(args, &decision, &said, &hash);
+    let score = match args.verify {
+        true => {
+            output::note(&format!(
+                "predictions, before they are measured: sha256 {hash}"
+            ));
+            let paced = measured(args, bits_per_s / 1e9, &HELD)?;
+            let score = known.score(&paced)?;
+            for record in paced {
+                kept.keep(record)?;
+            }
+            Some(score)
+        }
+        false => None,
+    };
+    if let Some(score) = &score {
+        add_score(&mut record, score);
+    }
+    if globals.format() != Format::Json {
+        output::print(&text(&known, args, &said, &hash, score.as_ref()))?;
+    }
+    kept.keep(record)
+}
+
+/// Selectivities from the first to the last measured one.
+fn grid() -> impl Iterator<Item = f64> {
+    let (low, high) = (MEASURED[0].ln(), MEASURED[1].ln());
+    (0..=GRID).map(move |at| (low + (high - low) * at as f64 / GRID as f64).exp())
+}
+
+fn verdict(decision: &Decision) -> String {
+    match (decision.everywhere(), decision.threshold()) {
+        (Some(verdict), _) => verdict.name().to_owned(),
+        (None, Threshold::UpTo(place)) => format!(
+            "move up to a selectivity of {} ({} to {})",
+            percent(place.at),
+            percent(place.low),
+            percent(place.high)
+        ),
+        _ => Verdict::TooClose.name().to_owned(),
+    }
+}
+
+fn words(args: &Args, link_gbps: f64, selectivities: &[f64]) -> Vec<String> {
+    let shares: Vec<String> = selectivities.iter().map(ToString::to_string).collect();
+    [
+        "pushdown".to_owned(),
+        format!("--sf={}", args.sf),
+        "--threads=1".to_owned(),
+        "--schemes=fetch,dpb".to_owned(),
+        format!("--selectivity={}", shares.join(",")),
+        format!("--link-gbps={link_gbps}"),
+        format!("--repeat={}", args.repeat),
+    ]
+    .into()
+}
+
+fn measured(args: &Args, link_gbps: f64, selectivities: &[f64]) -> Result<Vec<Record>, Failure> {
+    let mut words = words(args, link_gbps, selectivities);
+    // They are kept with the advice.
+    words.push("--out=/dev/null".to_owned());
+    replay::again(&words)
+}
+
+fn ran(records: &[Record], scheme: &str, selectivity: f64) -> Result<Ran, Failure> {
+    let is = |record: &&Record| {
+        let text = |name: &str| record.parameters.get(name).map(ToString::to_string);
+        text("scheme").as_deref() == Some(scheme)
+            && text("selectivity").as_deref() == Some(&selectivity.to_string())
+    };
+    let record = records.iter().find(is);
+    let record = record.ok_or_else(|| {
+        Failure::check(format!(
+            "no record of {scheme} at selectivity {selectivity}"
+        ))
+    })?;
+    let values = |name: &str| {
+        record
+            .samples
+            .get(name)
+            .map(|it| it.values.clone())
+            .unwrap_or_default()
+    };
+    let runs_s = values("run_s");
+    let is_time = |value: &f64| value.is_finite() && *value > 0.0;
+    if runs_s.is_empty() || !runs_s.iter().all(is_time) {
+        return Err(Failure::unavailable(format!(
+            "{scheme} has no time here: {}",
+            output::verdict(record)
+        )));
+    }
+    let by_run =
+        |name: &str| record.counts.get(name).copied().unwrap_or(0) as f64 / runs_s.len() as f64;
+    Ok(Ran {
+        tuples: by_run("tuples"),
+        rows: by_run("rows"),
+        bytes: by_run("wire_bytes_from_agent") + by_run("bulk_bytes_from_agent"),
+        transfer_s: median(&values("transfer_s")).unwrap_or(0.0),
+        id: record.id.clone(),
+        runs_s,
+    })
+}
+
+impl Ran {
+    fn seconds(&self) -> f64 {
+        median(&self.runs_s).unwrap_or(f64::NAN)
+    }
+}
+
+impl Known {
+    /// Table, link and filters at a selectivity. A scan that sends more rows is slower, so its time lies on the line between those measured.
+    fn at(&self, selectivity: f64) -> Tables {
+        let [few, many] = &self.push;
+        let share = (selectivity - MEASURED[0]) / (MEASURED[1] - MEASURED[0]);
+        let scan_s = few.seconds() + share * (many.seconds() - few.seconds());
+        let filter_s = (self.fetch.seconds() - self.fetch.transfer_s).max(1e-9);
+        Tables {
+            rows: self.fetch.tuples,
+            file_bytes: self.fetch.bytes,
+            row_bytes: many.bytes / many.rows,
+            link_bytes_per_s: self.link_bytes_per_s,
+            scan_rows_per_s: few.tuples / scan_s.max(1e-9),
+            filter_rows_per_s: self.fetch.tuples / filter_s,
+        }
+    }
+
+    /// How much faster the storage is.
+    fn gain(&self, selectivity: f64) -> Estimate {
+        let tables = self.at(selectivity);
+        let (fetch, push) = (tables.fetch_s(), tables.push_s(selectivity));
+        Estimate {
+            value: fetch.value / push.value,
+            low: fetch.low / push.high,
+            high: fetch.high / push.low,
+        }
+    }
+
+    fn frozen(&self) -> String {
+        let lines = HELD.map(|share| {
+            let tables = self.at(share);
+            format!(
+                "{share} {:?} {:?}\n",
+                tables.fetch_s(),
+                tables.push_s(share)
+            )
+        });
+        dpb_insight::advice::advisor::hash_of(&lines.concat())
+    }
+
+    fn score(&self, paced: &[Record]) -> Result<Score, Failure> {
+        let (mut held, mut decided) = (Vec::new(), Vec::new());
+        for share in HELD {
+            let tables = self.at(share);
+            let fetch = ran(paced, "fetch", share)?;
+            let push = ran(paced, "dpb", share)?;
+            for (scheme, predicted, side) in [
+                ("fetch", tables.fetch_s(), &fetch),
+                ("dpb", tables.push_s(share), &push),
+            ] {
+                // In nanoseconds, as everything else that is scored.
+                held.push(Held {
+                    name: format!("{scheme} at {}", percent(share)),
+                    predicted: predicted.map(|s| s * 1e9),
+                    measured: side.seconds() * 1e9,
+                });
+            }
+            let interval = Ratio::of(&fetch.runs_s, &push.runs_s).and_then(|ratio| ratio.ci95);
+            let (low, high) = interval.unwrap_or((0.0, f64::INFINITY));
+            decided.push(Decided {
+                name: format!("pushing at {}", percent(share)),
+                size: u64::MAX,
+                verdict: Verdict::of(&self.gain(share)),
+                truth: Estimate {
+                    value: fetch.seconds() / push.seconds(),
+                    low,
+                    high,
+                },
+            });
+        }
+        Ok(Score::of(&held, &decided))
+    }
+
+    fn record(&self, args: &Args, decision: &Decision, said: &str, hash: &str) -> Record {
+        let evidence = Evidence::Predicted {
+            model: "bounds of fetch and scan".to_owned(),
+            from: [&self.fetch.id, &self.push[0].id, &self.push[1].id]
+                .map(Clone::clone)
+                .into(),
+        };
+        let mut record = Record::new("advise", evidence, args.seed)
+            .with("goal", "pushdown")
+            .with("link", args.link.unwrap_or(0.0))
+            .with("sf", args.sf)
+            .with("repeat", args.repeat)
+            .with("verify", args.verify);
+        for (name, text) in [
+            ("verdict", said.to_owned()),
+            ("sha256", hash.to_owned()),
+            (
+                "assumes",
+                "scan and link may overlap or not: the bounds are the longer one and their sum"
+                    .to_owned(),
+            ),
+            ("would_prove_it_wrong", command(args)),
+        ] {
+            record.findings.insert(name.to_owned(), text);
+        }
+        if let Threshold::UpTo(place) = decision.threshold() {
+            for (name, value) in [
+                ("threshold_selectivity", place.at),
+                ("threshold_selectivity_low", place.low),
+                ("threshold_selectivity_high", place.high),
+            ] {
+                let single = Summary {
+                    median: value,
+                    ci95_low: None,
+                    ci95_high: None,
+                    samples: 1,
+                };
+                record.summary.insert(name.to_owned(), single);
+            }
+        }
+        record
+    }
+}
+
+fn command(args: &Args) -> String {
+    let gbps = args.link.unwrap_or(0.0) / 1e9;
+    format!("dpb {}", words(args, gbps, &HELD).join(" "))
+}
+
+fn add_score(record: &mut Record, score: &Score) {
+    record
+        .findings
+        .insert("score".to_owned(), score_line(score));
+    if !score.misses.is_empty() {
+        record
+            .findings
+            .insert("misses".to_owned(), score.misses.join("; "));
+    }
+    super::records::score_figures(record, score);
+}
+
+fn text(known: &Known, args: &Args, said: &str, hash: &str, score: Option<&Score>) -> String {
+    let mut table = Table::new([
+        Column::right("selectivity"),
+        Column::right("fetch, s"),
+        Column::right("bounds"),
+        Column::right("push, s"),
+        Column::right("bounds"),
+        Column::left("advice"),
+    ]);
+    for share in HELD {
+        let tables = known.at(share);
+        let (fetch, push) = (tables.fetch_s(), tables.push_s(share));
+        table.row([
+            percent(share),
+            format!("{:.3}", fetch.value),
+            format!("{:.3} .. {:.3}", fetch.low, fetch.high),
+            format!("{:.3}", push.value),
+            format!("{:.3} .. {:.3}", push.low, push.high),
+            Verdict::of(&known.gain(share)).name().to_owned(),
+        ]);
+    }
+    let gbps = args.link.unwrap_or(0.0) / 1e9;
+    let mut text = format!(
+        "predicates of lineitem at the storage, {gbps} Gbit/s: {said}\n\n{}\nwould prove it wrong (sha256 {hash}):\n  {}\n",
+        table.to_text(),
+        command(args)
+    );
+    if let Some(score) = score {
+        text.push_str(&format!("\nmeasured: {}\n", score_line(score)));
+        for miss in &score.misses {
+            text.push_str(&format!("  missed: {miss}\n"));
+        }
+    }
+    text
+}

@@ -1,0 +1,121 @@
+//! Whether it came true: the checks are measured, and the predictions scored.
+
+use dpb_core::measure::provenance::Machine;
+use dpb_core::measure::statistics::median;
+use dpb_core::measure::{Outcome, Ratio, Record};
+use dpb_insight::advice::{Advice, Advisor, Check, Decided, Estimate, Goal, Held, Metric, Score};
+
+use super::{Args, Kept, measure};
+use crate::cmd::replay;
+use crate::exit::Failure;
+
+/// Measures the checks and scores them.
+///
+/// # Errors
+/// If a side was measured on another machine, or there is no point to check.
+pub(super) fn score(
+    args: &Args,
+    advisor: &Advisor,
+    advice: &Advice,
+    kept: &mut Kept,
+) -> Result<Score, Failure> {
+    let here = Machine::look();
+    let here = format!("{}, {}", here.host, here.cpu_model);
+    for side in [&advisor.host, &advisor.device] {
+        if side.machine != here {
+            return Err(Failure::unavailable(format!(
+                "--verify measures here, and {} was measured on {}; run the printed commands there",
+                side.backend, side.machine
+            )));
+        }
+    }
+    if advice.checks.is_empty() {
+        return Err(Failure::check(
+            "there is no size between the measured ones that could be held out",
+        ));
+    }
+    let mut records = Vec::new();
+    for words in measure::commands(args, advisor, advice) {
+        records.extend(replay::again(&words)?);
+    }
+    for record in &records {
+        kept.keep(record.clone())?;
+    }
+    let (mut held, mut decided) = (Vec::new(), Vec::new());
+    for check in &advice.checks {
+        judge(advisor, advice, check, &records, &mut held, &mut decided)?;
+    }
+    Ok(Score::of(&held, &decided))
+}
+
+fn judge(
+    advisor: &Advisor,
+    advice: &Advice,
+    check: &Check,
+    records: &[Record],
+    held: &mut Vec<Held>,
+    decided: &mut Vec<Decided>,
+) -> Result<(), Failure> {
+    let mut sides = Vec::new();
+    for (backend, load, predicted) in [
+        (&advisor.host.backend, &check.host_load, check.host),
+        (&advisor.device.backend, &check.device_load, check.device),
+    ] {
+        let name = format!(
+            "{backend}, {} x {} B, {} in flight",
+            load.batch,
+            load.size,
+            load.in_flight()
+        );
+        let record = measure::found(records, backend, load);
+        let record = record.ok_or_else(|| Failure::check(format!("{name} was not measured")))?;
+        if let Outcome::Failed { reason } | Outcome::Unsupported { reason } = &record.outcome {
+            return Err(Failure::check(format!("{name}: {reason}")));
+        }
+        let runs = measure::figures(record, check.metric, load.batch);
+        let Some(measured) = median(&runs) else {
+            return Err(Failure::check(format!(
+                "{name}: its record has no such figure"
+            )));
+        };
+        // A host that is asked at several of the device's depths is one prediction.
+        if held.iter().all(|known| known.name != name) && predicted.value.is_finite() {
+            held.push(Held {
+                name: name.clone(),
+                predicted,
+                measured,
+            });
+        }
+        sides.push((name, runs, measured));
+    }
+    let (host, device) = (&sides[0], &sides[1]);
+    let truth = match &advice.goal {
+        Goal::Slo { limit_ns, .. } => gain_over_limit(*limit_ns, &device.1, device.2),
+        _ => ratio(&host.1, &device.1, host.2 / device.2),
+    };
+    debug_assert!(check.metric != Metric::P99 || matches!(advice.goal, Goal::Slo { .. }));
+    decided.push(Decided {
+        name: format!("{} beside {}", device.0, advisor.host.backend),
+        size: check.device_load.size,
+        verdict: check.verdict,
+        truth,
+    });
+    Ok(())
+}
+
+/// The measured gain with its 95 % interval; without one nothing is known of it.
+fn ratio(host: &[f64], device: &[f64], value: f64) -> Estimate {
+    let interval = Ratio::of(host, device).and_then(|ratio| ratio.ci95);
+    let (low, high) = interval.unwrap_or((0.0, f64::INFINITY));
+    Estimate { value, low, high }
+}
+
+fn gain_over_limit(limit_ns: f64, runs: &[f64], measured: f64) -> Estimate {
+    let interval = dpb_core::measure::statistics::median_ci95(runs);
+    let (low, high) = interval.unwrap_or((0.0, f64::INFINITY));
+    Estimate {
+        value: limit_ns / measured,
+        low: limit_ns / high,
+        high: limit_ns / low,
+    }
+}

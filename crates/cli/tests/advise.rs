@@ -1,0 +1,294 @@
+//! `dpb advise`, the real program: a known engine, records, refusals, and whether what it says comes true.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dpb_core::measure::{Reading, Record};
+use support::text;
+
+/// Software that is known: a job of one item takes 70 ns and a nanosecond a byte.
+const HOST: &str = "sim/lanes=1,job_ns=50,item_ns=20,byte_ps=1000,doorbell_ns=0";
+/// An engine that is known.
+const ENGINE: &str = "sim/lanes=4,job_ns=2000,item_ns=5,byte_ps=100,doorbell_ns=300";
+
+/// Short runs of the known engine; a model's times do not depend on how long it is measured.
+fn known(more: &[&str]) -> Vec<String> {
+    let flags = [
+        "advise",
+        "--operator",
+        "crc32c",
+        "--host",
+        HOST,
+        "--device",
+        ENGINE,
+        "--depth",
+        "1,2,8,64",
+        "--seconds",
+        "1ms",
+        "--warm-up",
+        "1ms",
+        "--repeat",
+        "7",
+        "--format",
+        "json",
+    ];
+    flags.iter().chain(more).map(ToString::to_string).collect()
+}
+
+fn run(words: &[String]) -> std::process::Output {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    support::finish(&words)
+}
+
+fn records(words: &[String]) -> Vec<Record> {
+    let output = run(words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    support::records(&output)
+}
+
+fn advice(records: &[Record]) -> &Record {
+    let last = records.last().expect("records");
+    assert_eq!(last.task, "advise");
+    last
+}
+
+#[test]
+fn a_known_engine_is_found_and_predicted_to_the_nanosecond() {
+    let records = records(&known(&["--verify"]));
+    let advice = advice(&records);
+    assert_eq!(advice.evidence.kind(), "predicted");
+    let model = &advice.findings["device_model"];
+    for part in ["4 lanes", "0.1000 ns a byte", "doorbell 300"] {
+        assert!(model.contains(part), "{part}: {model}");
+    }
+    // 70 + g against 2305 + g/10.
+    let threshold = advice.summary["threshold_bytes"].median;
+    assert!((threshold / 2483.0 - 1.0).abs() < 0.05, "{threshold}");
+    assert!(
+        advice.summary["worst_off_ns"].median <= 1.0,
+        "{:?}",
+        advice.summary
+    );
+    assert!(
+        advice.summary["coverage"].median >= 0.9,
+        "{:?}",
+        advice.findings.get("misses")
+    );
+    assert_eq!(advice.counts["right"], advice.counts["spoken"]);
+    assert!(advice.counts["spoken"] > 0);
+    // What was predicted came before what was measured, under the same tests.
+    let predicted: Vec<usize> = (0..records.len())
+        .filter(|&at| records[at].task == "op" && records[at].evidence.kind() == "predicted")
+        .collect();
+    assert!(!predicted.is_empty());
+    let last = predicted.last().expect("one");
+    let after = &records[last + 1..records.len() - 1];
+    assert!(!after.is_empty() && after.iter().all(|it| it.evidence.kind() == "simulated"));
+    for &at in &predicted {
+        assert_eq!(records[at].findings["sha256"], advice.findings["sha256"]);
+        assert!(records[at].provenance.command.len() > 2);
+    }
+}
+
+/// Records of the known engine in a file.
+fn kept(folder: &Path, more: &[&str]) -> PathBuf {
+    let file = folder.join("records.jsonl");
+    let flag = format!("--out={}", file.display());
+    let made = run(&known(&[&[flag.as_str()], more].concat()));
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    file
+}
+
+#[test]
+fn records_make_the_same_advice_as_measuring() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = kept(folder.path(), &[]);
+    let all = Reading::of_file(&file).expect("records").records;
+    let measured: Vec<Record> = all.into_iter().map(|line| line.record).collect();
+    let first = advice(&measured).clone();
+    // Without what was predicted, which carries no advice.
+    let lines = measured
+        .iter()
+        .filter(|it| it.evidence.kind() != "predicted");
+    let lines: Vec<String> = lines
+        .map(|it| serde_json::to_string(it).expect("JSON"))
+        .collect();
+    fs::write(&file, lines.join("\n")).expect("written");
+    let words = [
+        "advise",
+        file.to_str().expect("a name"),
+        "--host",
+        HOST,
+        "--batch",
+        "1",
+        "--format",
+        "json",
+    ];
+    let again = records(&words.map(str::to_owned));
+    for name in ["verdict", "device_model", "bound"] {
+        assert_eq!(
+            advice(&again).findings[name],
+            first.findings[name],
+            "{name}"
+        );
+    }
+    let shown = support::finish(&[&words[..6], &["--format", "table"]].concat());
+    let shown = text(&shown.stdout);
+    for part in [
+        "move from",
+        "would prove it wrong",
+        "dpb op crc32c",
+        "rests on:",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[test]
+fn hostile_records_are_refused_with_a_reason() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = kept(folder.path(), &[]);
+    let good = fs::read_to_string(&file).expect("records");
+    let ops: Vec<&str> = good
+        .lines()
+        .filter(|line| line.contains("\"task\":\"op\"") && !line.contains("predicted"))
+        .collect();
+    type Change = fn(&str) -> String;
+    let cases: [(Change, &str); 4] = [
+        (
+            |line| {
+                line.replace(
+                    "{\"kind\":\"simulated\"",
+                    "{\"kind\":\"emulated\",\"by\":\"a stand-in\"",
+                )
+            },
+            "emulated",
+        ),
+        (
+            |line| {
+                line.replace(
+                    "{\"status\":\"done\"}",
+                    "{\"status\":\"failed\",\"reason\":\"wrong bytes\"}",
+                )
+            },
+            "wrong bytes",
+        ),
+        (
+            |line| line.replace("\"host\":\"", "\"host\":\"another-"),
+            "machine",
+        ),
+        (|line| line[..line.len() / 2].to_owned(), "damaged"),
+    ];
+    for (change, said) in cases {
+        let mut lines: Vec<String> = ops.iter().map(ToString::to_string).collect();
+        let last = lines.len() - 1;
+        lines[last] = change(&lines[last]);
+        fs::write(&file, lines.join("\n") + "\n").expect("written");
+        let output = support::finish(&["advise", file.to_str().expect("a name"), "--host", HOST]);
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{said}: {}",
+            text(&output.stdout)
+        );
+        let why = text(&output.stderr);
+        assert!(why.contains(said), "{said}: {why}");
+        assert!(!text(&output.stdout).contains("verdict"), "{said}");
+    }
+    // Three sizes are too few.
+    let few = run(&known(&["--size", "64,1KiB,64KiB"]));
+    assert_eq!(few.status.code(), Some(1));
+    assert!(
+        text(&few.stderr).contains("6 shapes"),
+        "{}",
+        text(&few.stderr)
+    );
+}
+
+#[test]
+fn wrong_usage_says_what_is_missing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let hostile = folder.path().join("profile.toml");
+    fs::write(&hostile, "share = 7\noffloads_per_s = 1\ncores = 1\ndesign = \"sync\"\nbatch = 1\nsizes = [[64, 1.0]]\n").expect("written");
+    let hostile = hostile.to_str().expect("a name");
+    let measured = ["--operator", "crc32c", "--device", "pool/1"];
+    let cases: [(&[&str], &str); 8] = [
+        (&[], "--operator"),
+        (&["--operator", "crc32c"], "--device"),
+        (
+            &["--operator", "nothing", "--device", "pool/1"],
+            "no operator",
+        ),
+        (&["--operator", "crc32c", "--device", "gpu/x"], "gpu/x"),
+        (
+            &[&measured[..], &["--goal", "slo"]].concat(),
+            "--rate and --limit",
+        ),
+        (
+            &[&measured[..], &["--goal", "application"]].concat(),
+            "--profile",
+        ),
+        (
+            &[
+                &measured[..],
+                &["--goal", "application", "--profile", hostile],
+            ]
+            .concat(),
+            "share",
+        ),
+        (
+            &[&measured[..], &["--link", "1G", "--verify"]].concat(),
+            "--link",
+        ),
+    ];
+    for (flags, said) in cases {
+        let output = support::finish(&[&["advise"], flags].concat());
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{flags:?}: {}",
+            text(&output.stderr)
+        );
+        assert!(
+            text(&output.stderr).contains(said),
+            "{flags:?}: {}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn a_prediction_shares_a_ratio_with_its_own_test_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = kept(folder.path(), &["--verify"]);
+    let all = fs::read_to_string(&file).expect("records");
+    let of = |kind: &str| {
+        let lines = all.lines().filter(|line| {
+            line.contains("\"task\":\"op\"") && line.contains(&format!("\"kind\":\"{kind}\""))
+        });
+        let path = folder.path().join(kind);
+        fs::write(&path, lines.collect::<Vec<_>>().join("\n") + "\n").expect("written");
+        path.to_str().expect("a name").to_owned()
+    };
+    let (predicted, measured) = (of("predicted"), of("simulated"));
+    let compare = |more: &[&str]| {
+        let words = [
+            &["compare", &predicted, &measured, "--format", "json"],
+            more,
+        ]
+        .concat();
+        text(&support::finish(&words).stdout)
+    };
+    assert!(
+        !compare(&[]).contains("\"ratio\":0"),
+        "kinds share no ratio unless it is asked for"
+    );
+    let shared = compare(&["--across-evidence"]);
+    assert!(
+        shared.contains("the ratio is the prediction's error")
+            || shared.contains("same test alone"),
+        "{shared}"
+    );
+}

@@ -1,0 +1,784 @@
+//! The advisor: two sides, a goal, and what follows.
+
+mod checks;
+
+use dpb_core::Executor;
+
+use super::application::Profile;
+use super::decision::{Decision, Threshold, Verdict};
+use super::interval::Estimate;
+use super::load::Load;
+use super::predictor::{Predictor, Quantity};
+use super::replay::{Replay, Services, highest_rate};
+use super::service::Bound;
+use super::side::{Refusal, Side};
+pub use checks::{Check, frozen, hash_of};
+
+/// Values of the axis of sizes, besides those that were measured.
+const GRID: usize = 96;
+/// The same where each value is replayed.
+const GRID_REPLAYED: usize = 12;
+/// Jobs of a replay, and its seeds.
+const REPLAYED: usize = 100_000;
+const SEEDS: [u64; 3] = [1, 2, 3];
+/// The share of a job's time that its fixed part may take, for the batch that is advised.
+const FIXED_SHARE: f64 = 0.1;
+/// Halvings that find a split.
+const HALVINGS: usize = 40;
+
+/// What the device is wanted for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Goal {
+    /// A job is done sooner.
+    Latency,
+    /// More jobs a second, either side at its deepest measured queue.
+    Throughput,
+    /// The host spends less CPU time.
+    Cores,
+    /// The 99th percentile at a rate stays below a limit.
+    Slo {
+        /// Jobs that arrive a second.
+        jobs_per_s: f64,
+        /// The limit in nanoseconds.
+        limit_ns: f64,
+    },
+    /// The whole application is faster.
+    Application(Profile),
+    /// Both work on one job.
+    Split,
+}
+
+impl Goal {
+    /// In a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Throughput => "throughput",
+            Self::Cores => "cores",
+            Self::Slo { .. } => "slo",
+            Self::Application(_) => "application",
+            Self::Split => "split",
+        }
+    }
+
+    /// The figure by which it is checked.
+    pub fn metric(&self) -> Metric {
+        match self {
+            Self::Cores => Metric::HostTime,
+            Self::Slo { .. } => Metric::P99,
+            _ => Metric::Time,
+        }
+    }
+}
+
+/// A figure that a check predicts, by job, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Time in a closed loop.
+    Time,
+    /// The host's CPU time.
+    HostTime,
+    /// The 99th percentile of an open loop.
+    P99,
+}
+
+/// A question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The goal.
+    pub goal: Goal,
+    /// Items of a job; `None` for the number that was measured at most sizes.
+    pub batch: Option<u64>,
+    /// Jobs a second, for the cores that they free.
+    pub jobs_per_s: Option<f64>,
+    /// Bytes a second of a link that lies between host and device and that the records do not have, and its round trip in nanoseconds.
+    pub transfer: Option<(f64, f64)>,
+}
+
+/// The advice about items of one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AtSize {
+    /// Bytes of an item.
+    pub size: u64,
+    /// How much better the device is; above 1 it is.
+    pub gain: Estimate,
+    /// The host's figure by job, in nanoseconds.
+    pub host_ns: Estimate,
+    /// The device's.
+    pub device_ns: Estimate,
+    /// What limits the device.
+    pub bound: Bound,
+}
+
+/// Advice.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// The question's goal.
+    pub goal: Goal,
+    /// Items of a job.
+    pub batch: u64,
+    /// The sizes that were measured on both sides, and what is said of each.
+    pub at: Vec<AtSize>,
+    /// The decision over the whole range of sizes.
+    pub decision: Decision,
+    /// Where it changes.
+    pub threshold: Threshold,
+    /// What it rests on that no record says.
+    pub assumptions: Vec<String>,
+    /// Further findings by name: cores that are freed, split, batch, depth, rates.
+    pub findings: Vec<(String, String)>,
+    /// The device's share of a split job at the largest size.
+    pub device_share: Option<f64>,
+    /// Cores that are freed at the asked rate, at the largest size.
+    pub cores_freed: Option<f64>,
+    /// Tests that would prove it wrong, with what is predicted for them.
+    pub checks: Vec<Check>,
+}
+
+/// Two sides, fitted.
+#[derive(Clone, Debug)]
+pub struct Advisor {
+    /// The software of the host.
+    pub host: Side,
+    /// What may take its work.
+    pub device: Side,
+    host_time: Predictor,
+    device_time: Predictor,
+}
+
+impl Advisor {
+    /// Fits both sides.
+    ///
+    /// # Errors
+    /// [`Refusal`]: sides of different work, the same side twice, too few points.
+    pub fn new(host: Side, device: Side) -> Result<Self, Refusal> {
+        if host.work != device.work {
+            return Err(Refusal(format!(
+                "the sides do different work: {:?} and {:?}",
+                host.work, device.work
+            )));
+        }
+        if host.backend == device.backend && host.machine == device.machine {
+            return Err(Refusal(format!(
+                "both sides are {} on one machine",
+                host.backend
+            )));
+        }
+        let fit = |side: &Side| {
+            let fitted = Predictor::new(&side.points, Quantity::Time);
+            fitted.map_err(|why| Refusal(format!("{}: {why}", side.backend)))
+        };
+        Ok(Self {
+            host_time: fit(&host)?,
+            device_time: fit(&device)?,
+            host,
+            device,
+        })
+    }
+
+    /// The predictor of a side's time by job: the host's, or the device's.
+    pub fn time(&self, of_device: bool) -> &Predictor {
+        match of_device {
+            true => &self.device_time,
+            false => &self.host_time,
+        }
+    }
+
+    /// Advice.
+    ///
+    /// # Errors
+    /// [`Refusal`]: the goal needs figures that the records do not have, or lies outside of what was measured.
+    pub fn advise(&self, question: &Question) -> Result<Advice, Refusal> {
+        let plan = Planned::new(self, question)?;
+        let (batch, measured) = self.sizes(question)?;
+        let mut gains = Vec::new();
+        let values = match question.goal {
+            Goal::Slo { .. } => GRID_REPLAYED,
+            _ => GRID,
+        };
+        for size in grid(&measured, values) {
+            if let Ok(at) = plan.at(batch, size) {
+                gains.push((size as f64, at.gain));
+            }
+        }
+        let at: Vec<AtSize> = measured
+            .iter()
+            .map(|&size| plan.at(batch, size))
+            .collect::<Result<_, _>>()?;
+        let decision = Decision { gains };
+        let mut advice = Advice {
+            goal: question.goal.clone(),
+            batch,
+            threshold: decision.threshold(),
+            decision,
+            assumptions: plan.assumptions(),
+            findings: Vec::new(),
+            device_share: None,
+            cores_freed: None,
+            checks: checks::of(&plan, batch, &measured),
+            at,
+        };
+        plan.find(&mut advice)?;
+        Ok(advice)
+    }
+
+    /// Items of a job, and the sizes that both sides measured with them.
+    fn sizes(&self, question: &Question) -> Result<(u64, Vec<u64>), Refusal> {
+        let of = |side: &Side, batch: u64| {
+            let loads = side.points.iter().map(|point| point.load);
+            let sizes = loads
+                .filter(|load| load.batch == batch)
+                .map(|load| load.size);
+            sizes.collect::<std::collections::BTreeSet<u64>>()
+        };
+        let common = |batch: u64| {
+            let both = &of(&self.host, batch) & &of(&self.device, batch);
+            both.into_iter().collect::<Vec<u64>>()
+        };
+        let mut batches: Vec<u64> = self
+            .host
+            .points
+            .iter()
+            .map(|point| point.load.batch)
+            .collect();
+        batches.sort_unstable();
+        batches.dedup();
+        if let Some(batch) = question.batch {
+            batches.retain(|&known| known == batch);
+        }
+        let best = batches
+            .into_iter()
+            .map(|batch| (batch, common(batch)))
+            // Of equally many the smallest batch.
+            .rev()
+            .max_by_key(|(_, sizes)| sizes.len());
+        match best {
+            Some((batch, sizes)) if sizes.len() >= 2 => Ok((batch, sizes)),
+            _ => Err(Refusal(
+                "no number of items (--batch) was measured at two sizes or more on both sides"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+/// Sizes between the first and the last, evenly on a logarithmic axis, and the measured ones.
+fn grid(measured: &[u64], values: usize) -> Vec<u64> {
+    let (Some(&first), Some(&last)) = (measured.first(), measured.last()) else {
+        return Vec::new();
+    };
+    let (low, high) = ((first as f64).ln(), (last as f64).ln());
+    let between = (0..=values).map(|at| {
+        (low + (high - low) * at as f64 / values as f64)
+            .exp()
+            .round() as u64
+    });
+    let mut all: Vec<u64> = between.chain(measured.iter().copied()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// A question with the predictors that it needs.
+#[derive(Debug)]
+struct Planned<'a> {
+    advisor: &'a Advisor,
+    question: &'a Question,
+    /// Queues of the host and of the device, for the goal.
+    queues: [(u64, u64); 2],
+    costs: [Option<Predictor>; 2],
+}
+
+impl<'a> Planned<'a> {
+    fn new(advisor: &'a Advisor, question: &'a Question) -> Result<Self, Refusal> {
+        let queues = match question.goal {
+            Goal::Throughput | Goal::Cores => [advisor.host.deepest(), advisor.device.deepest()],
+            _ => [(1, 1), (1, 1)],
+        };
+        let cost = |side: &Side, (depth, threads): (u64, u64)| {
+            let own = side.points.iter();
+            let own =
+                own.filter(|point| point.load.depth == depth && point.load.threads == threads);
+            let own: Vec<_> = own.cloned().collect();
+            Predictor::new(&own, Quantity::HostTime).ok()
+        };
+        if let Goal::Application(profile) = &question.goal {
+            profile.check().map_err(Refusal)?;
+        }
+        if let Goal::Slo {
+            jobs_per_s,
+            limit_ns,
+        } = question.goal
+        {
+            let is_positive = |value: f64| value.is_finite() && value > 0.0;
+            if !is_positive(jobs_per_s) || !is_positive(limit_ns) {
+                return Err(Refusal(
+                    "the rate and the limit are numbers above 0".to_owned(),
+                ));
+            }
+        }
+        let deepest = [advisor.host.deepest(), advisor.device.deepest()];
+        let at = match question.goal {
+            Goal::Application(_) => queues,
+            _ => deepest,
+        };
+        Ok(Self {
+            costs: [cost(&advisor.host, at[0]), cost(&advisor.device, at[1])],
+            advisor,
+            question,
+            queues,
+        })
+    }
+
+    fn load(&self, side: usize, batch: u64, size: u64) -> Load {
+        let (depth, threads) = self.queues[side];
+        Load {
+            batch,
+            size,
+            depth,
+            threads,
+        }
+    }
+
+    /// The time by job of a side: 0 is the host.
+    fn time(&self, side: usize, load: &Load) -> Result<(Estimate, Bound), Refusal> {
+        let (own, predictor) = match side {
+            0 => (&self.advisor.host, &self.advisor.host_time),
+            _ => (&self.advisor.device, &self.advisor.device_time),
+        };
+        let mut time = predictor
+            .at(load)
+            .map_err(|why| Refusal(format!("{}: {why}", own.backend)))?;
+        let mut bound = match predictor.service() {
+            Some(service) => service.closed_loop_ns(load).1,
+            None => Bound::InFlight,
+        };
+        if own.executor == Executor::Device
+            && let Some(host) = self.costs[side]
+                .as_ref()
+                .and_then(|cost| cost.at(load).ok())
+        {
+            let by_host = host.map(|ns| ns / load.threads as f64);
+            if by_host.value > time.value {
+                bound = Bound::Host;
+                time = by_host;
+            }
+        }
+        if side == 1
+            && let Some((bytes_per_s, round_trip_ns)) = self.question.transfer
+        {
+            let wire_ns = load.job_bytes() * 1e9 / bytes_per_s;
+            if load.in_flight() == 1 {
+                time = time.map(|ns| ns + wire_ns + round_trip_ns);
+            } else if wire_ns > time.value {
+                time = time.map(|ns| ns.max(wire_ns));
+                bound = Bound::Bytes;
+            }
+        }
+        Ok((time, bound))
+    }
+
+    /// The host's CPU time by job of a side.
+    fn cost(&self, side: usize, load: &Load) -> Result<Estimate, Refusal> {
+        let own = [&self.advisor.host, &self.advisor.device][side];
+        match &self.costs[side] {
+            Some(cost) => cost
+                .at(load)
+                .map_err(|why| Refusal(format!("{}: {why}", own.backend))),
+            // A model's submission is all that it costs the host.
+            None if own.executor == Executor::Model => {
+                let service = [&self.advisor.host_time, &self.advisor.device_time][side].service();
+                let doorbell = service.map(|service| service.doorbell_ns.max(1.0));
+                doorbell.map(Estimate::exact).ok_or_else(|| {
+                    Refusal(format!(
+                        "{}: no doorbell of the model is known",
+                        own.backend
+                    ))
+                })
+            }
+            None => Err(Refusal(format!(
+                "{}: the host's CPU time was not measured at {} shapes of jobs (dpb op --host-cpu)",
+                own.backend,
+                super::interval::FOLDS_MIN
+            ))),
+        }
+    }
+
+    /// Both figures, and the gain.
+    fn at(&self, batch: u64, size: u64) -> Result<AtSize, Refusal> {
+        let loads = [self.load(0, batch, size), self.load(1, batch, size)];
+        let (device_time, bound) = self.time(1, &loads[1])?;
+        let (host_ns, device_ns) = match &self.question.goal {
+            Goal::Cores => (self.cost(0, &loads[0])?, self.cost(1, &loads[1])?),
+            Goal::Slo { jobs_per_s, .. } => (
+                self.tail(0, &loads[0], *jobs_per_s)?,
+                self.tail(1, &loads[1], *jobs_per_s)?,
+            ),
+            _ => (self.time(0, &loads[0])?.0, device_time),
+        };
+        let gain = match &self.question.goal {
+            Goal::Slo { limit_ns, .. } => Estimate::exact(*limit_ns).over(&device_ns),
+            Goal::Application(profile) => self.speed_up(profile)?,
+            Goal::Split => host_ns.over(&self.split(&loads[0])?.1),
+            _ => host_ns.over(&device_ns),
+        };
+        Ok(AtSize {
+            size,
+            gain,
+            host_ns,
+            device_ns,
+            bound,
+        })
+    }
+
+    /// The speed-up of the whole application, over its sizes.
+    fn speed_up(&self, profile: &Profile) -> Result<Estimate, Refusal> {
+        let mean = |of: &dyn Fn(&Load) -> Result<Estimate, Refusal>| {
+            profile.mean(|size| {
+                of(&Load {
+                    batch: profile.batch,
+                    size,
+                    depth: 1,
+                    threads: 1,
+                })
+            })
+        };
+        let host = mean(&|load| Ok(self.time(0, load)?.0))?;
+        profile.agrees(&host).map_err(Refusal)?;
+        let whole = mean(&|load| Ok(self.time(1, load)?.0))?;
+        let on_host = match profile.design {
+            super::application::Design::Sync => whole,
+            _ => mean(&|load| self.cost(1, load))?,
+        };
+        let ends = |of: fn(&Estimate) -> f64| profile.speed_up(of(&on_host), of(&whole));
+        Ok(Estimate {
+            value: ends(|it| it.value),
+            low: ends(|it| it.high),
+            high: ends(|it| it.low),
+        })
+    }
+
+    /// The device's share of a job that both work on, and the time until both are done. No share if the smallest part that was measured is too large.
+    fn split(&self, whole: &Load) -> Result<(Option<f64>, Estimate), Refusal> {
+        let part = |share: f64| Load {
+            size: ((whole.size as f64 * share).round() as u64).max(1),
+            ..*whole
+        };
+        let at = |share: f64| {
+            let device = self.time(1, &part(share)).ok()?.0;
+            let host = self.time(0, &part(1.0 - share)).ok()?.0;
+            Some((host, device))
+        };
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..HALVINGS {
+            let share = f64::midpoint(low, high);
+            // Where a part is too small to be known, away from that end.
+            let device_is_slower = match at(share) {
+                Some((host, device)) => device.value > host.value,
+                None => share > 0.5,
+            };
+            match device_is_slower {
+                true => high = share,
+                false => low = share,
+            }
+        }
+        let share = f64::midpoint(low, high);
+        let alone = self.time(1, whole)?.0;
+        let host_alone = self.time(0, whole)?.0;
+        let better = match alone.value < host_alone.value {
+            true => (Some(1.0), alone),
+            false => (Some(0.0), host_alone),
+        };
+        match at(share) {
+            Some((host, device)) => {
+                let both = Estimate {
+                    value: host.value.max(device.value),
+                    low: host.low.max(device.low),
+                    high: host.high.max(device.high),
+                };
+                match both.value < better.1.value {
+                    true => Ok((Some(share), both)),
+                    false => Ok(better),
+                }
+            }
+            None => Ok(better),
+        }
+    }
+
+    /// Times to draw from at a load, and lanes.
+    fn services(&self, side: usize, load: &Load) -> Result<(Services, u64, Estimate), Refusal> {
+        let own = [&self.advisor.host, &self.advisor.device][side];
+        let alone = load.alone();
+        let with_times = own
+            .points
+            .iter()
+            .filter(|point| point.load.in_flight() == 1 && point.latencies.is_some());
+        let apart = |load: &Load| {
+            let by = |one: u64, other: u64| (one as f64 / other as f64).ln().abs();
+            by(load.size, alone.size) + by(load.batch, alone.batch)
+        };
+        let nearest = with_times.min_by(|a, b| apart(&a.load).total_cmp(&apart(&b.load)));
+        let Some(point) = nearest else {
+            return Err(Refusal(format!(
+                "{}: no record has the times of single jobs, one in flight (dpb op --depth 1 --latency)",
+                own.backend
+            )));
+        };
+        let text = point.latencies.as_deref().unwrap_or_default();
+        let recorded = Services::of_base64(text)
+            .map_err(|why| Refusal(format!("record {}: its histogram: {why}", point.id)))?;
+        let (time, _) = self.time(side, &alone)?;
+        let lanes = match own.executor {
+            Executor::Caller => own.deepest().1,
+            _ => {
+                let predictor = [&self.advisor.host_time, &self.advisor.device_time][side];
+                let fitted = predictor.service().and_then(|service| service.lanes);
+                fitted.unwrap_or(1)
+            }
+        };
+        let factor = time.value / recorded.mean_ns();
+        Ok((recorded.scaled(factor), lanes.max(1), time))
+    }
+
+    /// The replayed 99th percentile: its interval is that of the service, and of the seeds. Infinite where the lanes cannot keep up.
+    fn tail(&self, side: usize, load: &Load, jobs_per_s: f64) -> Result<Estimate, Refusal> {
+        let (services, lanes, time) = self.services(side, load)?;
+        let p99 = |factor: f64| {
+            let tails = SEEDS.map(|seed| {
+                let replay = Replay {
+                    jobs_per_s,
+                    lanes,
+                    jobs: REPLAYED,
+                    seed,
+                };
+                let tail = replay.of(&services.scaled(factor));
+                tail.map_or(f64::INFINITY, |tail| tail.p99_ns)
+            });
+            let mut tails = tails;
+            tails.sort_unstable_by(f64::total_cmp);
+            tails
+        };
+        Ok(Estimate {
+            value: p99(1.0)[1],
+            low: p99(time.low / time.value)[0],
+            high: match time.high.is_finite() {
+                true => p99(time.high / time.value)[2],
+                false => f64::INFINITY,
+            },
+        })
+    }
+
+    /// What the advice rests on that no record says.
+    fn assumptions(&self) -> Vec<String> {
+        let Advisor { host, device, .. } = self.advisor;
+        let mut said = Vec::new();
+        if host.machine != device.machine {
+            said.push(format!(
+                "two machines: {} and {}, each measured alone",
+                host.machine, device.machine
+            ));
+            match self.question.transfer {
+                Some((bytes_per_s, round_trip_ns)) => said.push(format!(
+                    "a link of {:.3} Gbit/s and a round trip of {:.0} ns between them, as you gave",
+                    bytes_per_s * 8.0 / 1e9,
+                    round_trip_ns
+                )),
+                None => said.push(
+                    "the data is where the work is done: no transfer is counted (see --link and --round-trip)".to_owned(),
+                ),
+            }
+        }
+        for side in [host, device] {
+            if side.evidence.kind() == "simulated" {
+                said.push(format!(
+                    "{} is a model, and its times are the model's",
+                    side.backend
+                ));
+            }
+        }
+        said.push("jobs are alike, and as the measured ones in content".to_owned());
+        match &self.question.goal {
+            Goal::Slo { .. } => said.push("jobs arrive at exponential gaps, and know nothing of each other".to_owned()),
+            Goal::Split => said.push("both sides together disturb each other by nothing: measure both at once before you rely on it".to_owned()),
+            Goal::Application(profile) => said.push(format!(
+                "your profile: share {}, {} offloads a second, {} cores, {:?}",
+                profile.share, profile.offloads_per_s, profile.cores, profile.design
+            )),
+            _ => {}
+        }
+        let notes = host.notes.iter().chain(&device.notes);
+        said.extend(notes.cloned());
+        said
+    }
+
+    /// What more can be said.
+    fn find(&self, advice: &mut Advice) -> Result<(), Refusal> {
+        let mut add = |name: &str, text: String| advice.findings.push((name.to_owned(), text));
+        for (name, predictor) in [
+            ("host_model", &self.advisor.host_time),
+            ("device_model", &self.advisor.device_time),
+        ] {
+            add(name, said_of(predictor));
+        }
+        let Some(largest) = advice.at.last().copied() else {
+            return Ok(());
+        };
+        let load = self.load(1, advice.batch, largest.size);
+        if let Some(service) = self.advisor.device_time.service() {
+            let by_item = service.item_ns + service.byte_ns * largest.size as f64;
+            if by_item > 0.0 && service.job_ns > 0.0 {
+                let least = ((1.0 / FIXED_SHARE - 1.0) * service.job_ns / by_item).ceil();
+                add(
+                    "batch",
+                    format!(
+                        "{least:.0} items or more at {} B, so that a job's fixed part is at most a tenth of it",
+                        largest.size
+                    ),
+                );
+            }
+            if let Some(lanes) = service.lanes {
+                let depth =
+                    (lanes as f64 * service.alone_ns(&load) / service.service_ns(&load)).ceil();
+                let deep = Load {
+                    depth: depth as u64,
+                    threads: 1,
+                    ..load
+                };
+                let waits = depth * service.closed_loop_ns(&deep).0;
+                add(
+                    "depth",
+                    format!(
+                        "{depth:.0} jobs in flight keep {lanes} lanes busy; each then takes {waits:.0} ns instead of {:.0}",
+                        service.alone_ns(&load)
+                    ),
+                );
+            }
+        }
+        if let Some(jobs_per_s) = self.question.jobs_per_s
+            && let (Ok(host), Ok(device)) = (
+                self.cost(0, &self.load(0, advice.batch, largest.size)),
+                self.cost(1, &load),
+            )
+        {
+            let cores = |host: f64, device: f64| jobs_per_s * (host - device) / 1e9;
+            let freed = cores(host.value, device.value);
+            add(
+                "cores_freed",
+                format!(
+                    "{freed:.3} ({:.3} to {:.3}) at {jobs_per_s} jobs of {} B a second",
+                    cores(host.low, device.high),
+                    cores(host.high, device.low),
+                    largest.size
+                ),
+            );
+            advice.cores_freed = Some(freed);
+        }
+        match &self.question.goal {
+            Goal::Split => {
+                let (share, _) = self.split(&self.load(0, advice.batch, largest.size))?;
+                let share = share.unwrap_or(0.0);
+                advice.findings.push((
+                    "split".to_owned(),
+                    format!(
+                        "{:.0} % of {} B to {}",
+                        share * 100.0,
+                        largest.size,
+                        self.advisor.device.backend
+                    ),
+                ));
+                advice.device_share = Some(share);
+            }
+            Goal::Slo { limit_ns, .. } => {
+                let mut rates = Vec::new();
+                for side in [0, 1] {
+                    let (services, lanes, time) = self.services(side, &load)?;
+                    let at = |factor: f64| {
+                        highest_rate(
+                            &services.scaled(factor),
+                            lanes,
+                            *limit_ns,
+                            REPLAYED / 4,
+                            SEEDS[0],
+                        )
+                    };
+                    rates.push(format!(
+                        "{}: {:.0} jobs of {} B a second ({:.0} to {:.0})",
+                        [&self.advisor.host, &self.advisor.device][side].backend,
+                        at(1.0),
+                        largest.size,
+                        if time.high.is_finite() {
+                            at(time.high / time.value)
+                        } else {
+                            0.0
+                        },
+                        at(time.low / time.value),
+                    ));
+                }
+                advice
+                    .findings
+                    .push(("rate_threshold".to_owned(), rates.join("; ")));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A predictor in a sentence, with the error of the one that lost.
+fn said_of(predictor: &Predictor) -> String {
+    let error = |error: Option<f64>| match error {
+        Some(error) => format!("{:.2} %", error * 100.0),
+        None => "not able to".to_owned(),
+    };
+    let [affine, lines] = predictor.errors;
+    let mut said = format!(
+        "{}; left-out points are missed by {} (affine) and {} (lines)",
+        predictor.kind().name(),
+        error(affine),
+        error(lines)
+    );
+    if let Some(service) = predictor.service() {
+        let lanes = service.lanes.map_or_else(
+            || "lanes never all busy".to_owned(),
+            |lanes| format!("{lanes} lanes"),
+        );
+        said.push_str(&format!(
+            "; {lanes}, {:.1} ns a job, {:.2} ns an item, {:.4} ns a byte, doorbell {:.1} ns",
+            service.job_ns, service.item_ns, service.byte_ns, service.doorbell_ns
+        ));
+        if service.shared_byte_ns > 0.0 {
+            said.push_str(&format!(
+                ", {:.4} ns a byte on what lanes share",
+                service.shared_byte_ns
+            ));
+        }
+    }
+    said
+}
+
+impl Advice {
+    /// The verdict over the whole range of sizes, in words.
+    pub fn verdict(&self) -> String {
+        if let Goal::Application(_) = self.goal {
+            let gain = self.at.first().map(|at| Verdict::of(&at.gain));
+            return gain.unwrap_or(Verdict::TooClose).name().to_owned();
+        }
+        match (self.decision.everywhere(), &self.threshold) {
+            (Some(verdict), _) => verdict.name().to_owned(),
+            (None, Threshold::From(place)) => {
+                format!("move from {:.0} B on", place.at)
+            }
+            (None, Threshold::UpTo(place)) => format!("move up to {:.0} B", place.at),
+            (None, _) => {
+                let stretches = self.decision.stretches();
+                let said = stretches.iter().map(|(from, to, verdict)| {
+                    format!("{from:.0} to {to:.0} B: {}", verdict.name())
+                });
+                said.collect::<Vec<_>>().join("; ")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Checks: tests that were not measured, with what is predicted for each, written before they run.
+
+use sha2::{Digest, Sha256};
+
+use super::{Goal, Metric, Planned};
+use crate::advice::decision::Verdict;
+use crate::advice::interval::Estimate;
+use crate::advice::load::Load;
+
+/// Most sizes that are held out.
+const SIZES_MAX: usize = 6;
+
+/// A prediction about both sides at a load of each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// The figure.
+    pub metric: Metric,
+    /// The host's load.
+    pub host_load: Load,
+    /// The device's.
+    pub device_load: Load,
+    /// The host's figure, in nanoseconds by job.
+    pub host: Estimate,
+    /// The device's.
+    pub device: Estimate,
+    /// What follows.
+    pub gain: Estimate,
+    /// The decision about it.
+    pub verdict: Verdict,
+}
+
+/// Checks at sizes between those that were measured, and for times at a queue between the measured depths too.
+pub(super) fn of(plan: &Planned<'_>, batch: u64, measured: &[u64]) -> Vec<Check> {
+    let held = held_out(measured);
+    let sizes = match &plan.question.goal {
+        // Of a whole application the parts are checked, at its own sizes.
+        Goal::Application(profile) => profile.sizes.iter().map(|(size, _)| *size).collect(),
+        _ => held,
+    };
+    let mut checks = Vec::new();
+    for &size in &sizes {
+        let metric = plan.question.goal.metric();
+        let loads = [plan.load(0, batch, size), plan.load(1, batch, size)];
+        let of_queue = |host_load: Load, device_load: Load| {
+            let at = plan.at(batch, size).ok()?;
+            let (host, device) = match metric {
+                Metric::Time => (
+                    plan.time(0, &host_load).ok()?.0,
+                    plan.time(1, &device_load).ok()?.0,
+                ),
+                _ => (at.host_ns, at.device_ns),
+            };
+            let gain = match &plan.question.goal {
+                Goal::Slo { .. } => at.gain,
+                _ => host.over(&device),
+            };
+            Some(Check {
+                metric,
+                host_load,
+                device_load,
+                host,
+                device,
+                verdict: Verdict::of(&gain),
+                gain,
+            })
+        };
+        checks.extend(of_queue(loads[0], loads[1]));
+        let between = between_depths(plan, loads[1].in_flight());
+        if let (Metric::Time, Some(depth)) = (metric, between) {
+            let device_load = Load {
+                depth,
+                threads: 1,
+                ..loads[1]
+            };
+            checks.extend(of_queue(loads[0], device_load));
+        }
+    }
+    checks
+}
+
+/// Sizes in the middle, on a logarithmic axis, of two that were measured; multiples of eight where there is room.
+fn held_out(measured: &[u64]) -> Vec<u64> {
+    let middles = measured.windows(2).filter_map(|pair| {
+        let middle = (pair[0] as f64 * pair[1] as f64).sqrt().round() as u64;
+        let middle = if middle >= 64 { middle / 8 * 8 } else { middle };
+        (pair[0] < middle && middle < pair[1]).then_some(middle)
+    });
+    let middles: Vec<u64> = middles.collect();
+    let step = middles.len().div_ceil(SIZES_MAX).max(1);
+    middles.into_iter().step_by(step).collect()
+}
+
+/// A number of jobs in flight in the middle of two that were measured on one thread, which is not `besides`.
+fn between_depths(plan: &Planned<'_>, besides: u64) -> Option<u64> {
+    let points = plan.advisor.device.points.iter();
+    let mut depths: Vec<u64> = points
+        .filter(|point| point.load.threads == 1)
+        .map(|point| point.load.depth)
+        .collect();
+    depths.sort_unstable();
+    depths.dedup();
+    let mut middles = depths.windows(2).filter_map(|pair| {
+        let middle = (pair[0] as f64 * pair[1] as f64).sqrt().round() as u64;
+        (pair[0] < middle && middle < pair[1] && middle != besides).then_some(middle)
+    });
+    middles.next_back()
+}
+
+/// The predictions' hash (SHA-256, in hexadecimal digits): whoever has it from before the measurement can see that none was changed afterwards.
+pub fn frozen(sides: [&str; 2], checks: &[Check]) -> String {
+    let mut lines = String::new();
+    for check in checks {
+        for (side, load, estimate) in [
+            (sides[0], check.host_load, check.host),
+            (sides[1], check.device_load, check.device),
+        ] {
+            lines.push_str(&format!(
+                "{side} {:?} batch={} size={} depth={} threads={} {:e} {:e} {:e} {}\n",
+                check.metric,
+                load.batch,
+                load.size,
+                load.depth,
+                load.threads,
+                estimate.low,
+                estimate.value,
+                estimate.high,
+                check.verdict.name()
+            ));
+        }
+    }
+    hash_of(&lines)
+}
+
+/// SHA-256 in hexadecimal digits.
+pub fn hash_of(text: &str) -> String {
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FIPS 180-4's example of one block.
+    #[test]
+    fn the_hash_is_sha256() {
+        let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hash_of("abc"), known);
+    }
+
+    #[test]
+    fn sizes_between_measured_ones_are_held_out() {
+        assert_eq!(held_out(&[64, 1024, 16384]), [256, 4096]);
+        assert_eq!(held_out(&[1, 2]), [] as [u64; 0]);
+        let many: Vec<u64> = (0..14).map(|at| 64 << at).collect();
+        assert!(held_out(&many).len() <= SIZES_MAX);
+    }
+}

@@ -1,0 +1,585 @@
+//! The advisor on records of engines that are known, and on hostile ones. The engines are simulated here, job by job, by nothing of the advisor's.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::num::NonZeroU32;
+
+use dpb_core::measure::latency::Latencies;
+use dpb_core::measure::{Check as Checked, Outcome, Record, Samples};
+use dpb_core::{Evidence, Executor, Properties};
+
+use super::*;
+use crate::advice::application::Design;
+use crate::advice::load::Load;
+use crate::advice::predictor::Kind;
+
+/// An engine: lanes, the time of a job, and of a submission.
+struct Engine {
+    lanes: usize,
+    doorbell_ns: u64,
+    job_ns: fn(&Load) -> u64,
+}
+
+const PLAIN: Engine = Engine {
+    lanes: 4,
+    doorbell_ns: 300,
+    job_ns: |load| {
+        let bytes = load.batch * load.size;
+        2000 + 5 * load.batch + (bytes * 100).div_ceil(1000)
+    },
+};
+
+impl Engine {
+    /// The time by job of a segment of 64 jobs for each in flight: whatever is free is submitted at once, then the next jobs that come home are
+    /// awaited.
+    fn closed_loop_ns(&self, load: &Load) -> f64 {
+        let jobs = 64 * load.depth;
+        let (mut now, mut sent, mut home) = (0, 0, 0);
+        let mut lanes: BinaryHeap<Reverse<u64>> = (0..self.lanes).map(|_| Reverse(0)).collect();
+        let mut flying: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
+        while home < jobs {
+            if sent < jobs && (flying.len() as u64) < load.depth {
+                now += self.doorbell_ns;
+                while sent < jobs && (flying.len() as u64) < load.depth {
+                    let Reverse(free) = lanes.pop().expect("a lane");
+                    let done = free.max(now) + (self.job_ns)(load);
+                    lanes.push(Reverse(done));
+                    flying.push(Reverse(done));
+                    sent += 1;
+                }
+            }
+            let Reverse(next) = *flying.peek().expect("a job");
+            now = now.max(next);
+            while flying.peek().is_some_and(|Reverse(done)| *done <= now) {
+                flying.pop();
+                home += 1;
+            }
+        }
+        now as f64 / jobs as f64
+    }
+}
+
+fn load(batch: u64, size: u64, depth: u64) -> Load {
+    Load {
+        batch,
+        size,
+        depth,
+        threads: 1,
+    }
+}
+
+/// A record of seven runs at a time by job. A single job's times scatter around it.
+fn record(backend: &str, executor: Executor, load: &Load, job_ns: f64) -> Record {
+    let mut record = Record::new("op", Evidence::Measured, 1)
+        .with("operator", "deflate")
+        .with("op.level", 1u64)
+        .with("backend", backend)
+        .with("size", load.size)
+        .with("batch", load.batch)
+        .with("depth", load.depth)
+        .with("threads", load.threads)
+        .with("mode", "closed");
+    let mut properties = Properties::of_this_cpu();
+    properties.made_of.executor = executor;
+    record.provenance.made_of = Some(properties.made_of);
+    let items_per_s = load.batch as f64 * 1e9 / job_ns;
+    let runs = |value: f64| vec![value; 7];
+    record.sample("items_per_s", runs(items_per_s));
+    record.sample("bytes_per_s", runs(items_per_s * load.size as f64));
+    record.sample(
+        "host_cpu_ns_per_item",
+        runs(job_ns / load.batch as f64 / 2.0),
+    );
+    record.counts.insert("items".into(), 1000 * load.batch);
+    record
+        .counts
+        .insert("bytes_in".into(), 1000 * load.batch * load.size);
+    record.counts.insert("segment_jobs".into(), 64 * load.depth);
+    record.check = Some(Checked {
+        against: "test".into(),
+        compared: 1000,
+        digest: None,
+    });
+    let mut times = Latencies::default();
+    (90..=110).for_each(|percent| times.record((job_ns * f64::from(percent) / 100.0) as u64));
+    record.sample("latency_ns_p50", runs(job_ns));
+    let histogram = Samples {
+        values: Vec::new(),
+        hdr: Some(times.to_base64()),
+    };
+    record.samples.insert("latency_ns".into(), histogram);
+    record
+}
+
+const SIZES: [u64; 5] = [64, 1024, 4096, 65_536, 262_144];
+const BATCHES: [u64; 2] = [1, 8];
+const DEPTHS: [u64; 4] = [1, 2, 8, 64];
+
+fn of_engine(engine: &Engine, sizes: &[u64]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for batch in BATCHES {
+        for &size in sizes {
+            for depth in DEPTHS {
+                let load = load(batch, size, depth);
+                records.push(record(
+                    "engine",
+                    Executor::Device,
+                    &load,
+                    engine.closed_loop_ns(&load),
+                ));
+            }
+        }
+    }
+    records
+}
+
+/// Software whose bytes cost a nanosecond each.
+fn of_host(sizes: &[u64]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for batch in BATCHES {
+        for &size in sizes {
+            let load = load(batch, size, 8);
+            let job_ns = 50.0 + (20 * batch + batch * size) as f64;
+            records.push(record("cpu/best", Executor::Caller, &load, job_ns));
+        }
+    }
+    records
+}
+
+fn side(records: &[Record]) -> Side {
+    Side::of(&records.iter().collect::<Vec<_>>()).expect("a side")
+}
+
+fn question(goal: Goal) -> Question {
+    Question {
+        goal,
+        batch: Some(1),
+        jobs_per_s: Some(1e5),
+        transfer: None,
+    }
+}
+
+fn advisor() -> Advisor {
+    let (host, engine) = (of_host(&SIZES), of_engine(&PLAIN, &SIZES));
+    Advisor::new(side(&host), side(&engine)).expect("advice")
+}
+
+#[test]
+fn the_engine_s_parameters_are_found() {
+    let advisor = advisor();
+    let service = advisor.time(true).service().expect("the affine one");
+    assert_eq!(service.lanes, Some(4), "{service:?}");
+    for (found, known) in [
+        (service.job_ns, 2000.0),
+        (service.item_ns, 5.0),
+        (service.byte_ns, 0.1),
+        (service.doorbell_ns, 300.0),
+    ] {
+        assert!(
+            (found / known - 1.0).abs() < 0.02,
+            "{found} {known}: {service:?}"
+        );
+    }
+}
+
+#[test]
+fn held_out_points_are_within_a_nanosecond_a_job() {
+    let advisor = advisor();
+    for batch in [1, 4, 8] {
+        for size in [64, 256, 2048, 16_384, 131_072] {
+            for depth in [1, 2, 16, 32, 64] {
+                let load = load(batch, size, depth);
+                let known = PLAIN.closed_loop_ns(&load);
+                let found = advisor.time(true).at(&load).expect("inside");
+                assert!(
+                    (found.value - known).abs() < 1.0,
+                    "{load:?}: {found:?} {known}"
+                );
+                assert!(found.holds(known), "{load:?}: {found:?} {known}");
+            }
+        }
+    }
+}
+
+/// A second byte rate above 1 MiB, which the model does not have.
+const KNEE: Engine = Engine {
+    lanes: 4,
+    doorbell_ns: 300,
+    job_ns: |load| {
+        let bytes = load.batch * load.size;
+        2000 + bytes / 10 + 3 * bytes.saturating_sub(1 << 20)
+    },
+};
+
+#[test]
+fn a_hidden_term_widens() {
+    let sizes = [64, 1024, 16_384, 262_144, 1 << 20, 4 << 20];
+    let host = of_host(&sizes);
+    let advisor = Advisor::new(side(&host), side(&of_engine(&KNEE, &sizes))).expect("advice");
+    let (mut held, mut all, mut confident) = (0, 0, 0);
+    for size in [256, 4096, 65_536, 524_288, 1_500_000, 2_000_000, 3_000_000] {
+        for depth in [1, 2, 8, 64] {
+            let load = load(1, size, depth);
+            let known = KNEE.closed_loop_ns(&load);
+            let found = advisor.time(true).at(&load).expect("inside");
+            all += 1;
+            held += u32::from(found.holds(known));
+            let verdict = |time: &Estimate| {
+                Verdict::of(&Estimate::exact(50.0 + 20.0 + size as f64).over(time))
+            };
+            let truth = verdict(&Estimate::exact(known));
+            let said = verdict(&found);
+            confident += u32::from(said != Verdict::TooClose && said != truth);
+        }
+    }
+    assert_eq!(confident, 0, "a confident wrong answer");
+    assert!(held * 10 >= all * 9, "{held} of {all}");
+    // Where nothing is hidden the interval is a hair; here it says that something is wrong.
+    let width = |advisor: &Advisor| {
+        advisor
+            .time(true)
+            .at(&load(1, 2048, 8))
+            .expect("inside")
+            .width()
+    };
+    assert!(
+        width(&advisor) > 100.0 * width(&self::advisor()),
+        "{}",
+        width(&advisor)
+    );
+}
+
+#[test]
+fn latency_throughput_and_cores_have_their_thresholds() {
+    let advisor = advisor();
+    // 70 + g against 2305 + g/10: 2483 B.
+    let advice = advisor.advise(&question(Goal::Latency)).expect("advice");
+    let Threshold::From(place) = advice.threshold else {
+        panic!("{:?}", advice.threshold);
+    };
+    assert!((place.at / 2483.0 - 1.0).abs() < 0.1, "{place:?}");
+    assert!(
+        advice.verdict().starts_with("move from"),
+        "{}",
+        advice.verdict()
+    );
+    assert!(!advice.checks.is_empty());
+    // Four lanes: 70 + g against (2005 + g/10)/4: 444 B.
+    let advice = advisor.advise(&question(Goal::Throughput)).expect("advice");
+    let Threshold::From(place) = advice.threshold else {
+        panic!("{:?}", advice.threshold);
+    };
+    assert!((place.at / 444.0 - 1.0).abs() < 0.1, "{place:?}");
+    assert_eq!(advice.at.last().expect("sizes").bound, Bound::Lanes);
+    let advice = advisor.advise(&question(Goal::Cores)).expect("advice");
+    assert!(advice.cores_freed.is_some());
+    assert!(
+        advice
+            .findings
+            .iter()
+            .any(|(name, _)| name == "cores_freed")
+    );
+}
+
+#[test]
+fn a_limit_at_a_rate_is_replayed() {
+    let advisor = advisor();
+    let slo = |jobs_per_s: f64, limit_ns: f64| {
+        let goal = Goal::Slo {
+            jobs_per_s,
+            limit_ns,
+        };
+        advisor.advise(&question(goal)).expect("advice")
+    };
+    // 262 µs of software at 10,000 a second need more than a core; the engine takes 28.5 µs.
+    let advice = slo(1e4, 100_000.0);
+    let last = advice.at.last().expect("sizes");
+    assert!(last.host_ns.value.is_infinite(), "{last:?}");
+    assert!(
+        last.device_ns.value > 28_000.0 && last.device_ns.value < 60_000.0,
+        "{last:?}"
+    );
+    assert_eq!(Verdict::of(&last.gain), Verdict::Move);
+    let advice = slo(1e4, 1000.0);
+    assert_eq!(
+        advice.decision.everywhere(),
+        Some(Verdict::Stay),
+        "no job is so short"
+    );
+}
+
+#[test]
+fn a_job_is_split_where_both_finish_together() {
+    let advisor = advisor();
+    let advice = advisor.advise(&question(Goal::Split)).expect("advice");
+    let share = advice.device_share.expect("a share");
+    // 70 + (1−x)·g = 2305 + x·g/10.
+    let g = 262_144.0;
+    let known = (70.0 + g - 2305.0) / (1.1 * g);
+    assert!((share - known).abs() < 0.01, "{share} {known}");
+    assert!(
+        advice
+            .assumptions
+            .iter()
+            .any(|it| it.contains("both at once"))
+    );
+}
+
+fn profile(share: f64) -> Profile {
+    Profile {
+        share,
+        offloads_per_s: 10_000.0,
+        cores: 1.0,
+        design: Design::Sync,
+        switch_ns: 0.0,
+        sizes: vec![(4096, 0.5), (65_536, 0.5)],
+        batch: 1,
+    }
+}
+
+#[test]
+fn an_application_is_as_much_faster_as_accelerometer_says() {
+    let advisor = advisor();
+    // Means: software 70 + 34816 ns, the engine 2305 + 3481.6 ns; alpha of 10,000 offloads a second.
+    let share = 10_000.0 * 34_886.0 / 1e9;
+    let advice = advisor
+        .advise(&question(Goal::Application(profile(share))))
+        .expect("advice");
+    let known = 1.0 / ((1.0 - share) + 10_000.0 * (2305.0 + 3481.6) / 1e9);
+    let gain = advice.at[0].gain;
+    assert!((gain.value - known).abs() < 0.002, "{gain:?} {known}");
+    assert_eq!(advice.verdict(), "move");
+    // Another kernel than the one that was measured.
+    for wrong in [0.05, 0.9] {
+        let refused = advisor.advise(&question(Goal::Application(profile(wrong))));
+        assert!(
+            refused
+                .expect_err("refused")
+                .0
+                .contains("not the same work")
+        );
+    }
+    let nonsense = Goal::Application(profile(f64::NAN));
+    assert!(advisor.advise(&question(nonsense)).is_err());
+    let mut outside = profile(share);
+    outside.sizes = vec![(1 << 30, 1.0)];
+    assert!(
+        advisor
+            .advise(&question(Goal::Application(outside)))
+            .is_err()
+    );
+}
+
+#[test]
+fn nothing_is_said_outside_of_what_was_measured() {
+    let advisor = advisor();
+    for (batch, size, depth) in [(1, 63, 1), (1, 300_000, 1), (9, 64, 1), (1, 64, 65)] {
+        assert!(advisor.time(true).at(&load(batch, size, depth)).is_err());
+    }
+    let mut other = question(Goal::Latency);
+    other.batch = Some(5);
+    assert!(advisor.advise(&other).is_err());
+    assert_eq!(advisor.time(true).kind(), Kind::Affine);
+}
+
+#[test]
+fn too_few_points_carry_no_advice() {
+    let sizes = &SIZES[..4];
+    let refused = Advisor::new(side(&of_host(sizes)), side(&of_engine(&PLAIN, sizes)));
+    let why = refused.expect_err("eight shapes").0;
+    assert!(why.contains("8 shapes"), "{why}");
+}
+
+#[test]
+fn hostile_records_are_refused() {
+    type Change = fn(&mut Record);
+    let cases: [(Change, &str); 18] = [
+        (
+            |it| {
+                it.evidence = Evidence::Emulated {
+                    by: "a stand-in".into(),
+                }
+            },
+            "emulated (a stand-in)",
+        ),
+        (
+            |it| {
+                it.evidence = Evidence::Published {
+                    source: "a paper".into(),
+                }
+            },
+            "paper",
+        ),
+        (
+            |it| {
+                it.evidence = Evidence::Predicted {
+                    model: "m".into(),
+                    from: Vec::new(),
+                }
+            },
+            "prediction",
+        ),
+        (
+            |it| it.evidence = Evidence::Simulated { model: "m".into() },
+            "evidence is `simulated`",
+        ),
+        (
+            |it| {
+                it.outcome = Outcome::Failed {
+                    reason: "wrong bytes".into(),
+                }
+            },
+            "wrong bytes",
+        ),
+        (|it| it.check = None, "checked"),
+        (
+            |it| it.provenance.host = "another".into(),
+            "machine is `another",
+        ),
+        (|it| it.provenance.kernel = "7.0".into(), "kernel is `7.0`"),
+        (
+            |it| it.provenance.cpu_level = "x86-64-v2 (masked)".into(),
+            "CPU level",
+        ),
+        (|it| it.provenance.made_of = None, "who carries out"),
+        (|it| it.sample("items_per_s", vec![1e6, f64::NAN]), "NaN"),
+        (
+            |it| it.sample("items_per_s", vec![0.0; 7]),
+            "has 0 items_per_s",
+        ),
+        (|it| it.sample("items_per_s", vec![-1e6; 7]), "-1000000"),
+        // A rate by the millisecond beside one by the second.
+        (
+            |it| {
+                let slower = it.samples["items_per_s"]
+                    .values
+                    .iter()
+                    .map(|rate| rate / 1e3);
+                it.sample("items_per_s", slower.collect());
+            },
+            "units",
+        ),
+        // Microseconds that are called nanoseconds.
+        (|it| it.sample("latency_ns_p50", vec![1.0; 7]), "units"),
+        (
+            |it| it.sample("host_cpu_ns_per_item", vec![1e12; 7]),
+            "cores",
+        ),
+        (
+            |it| {
+                it.parameters.insert("size".into(), 0u64.into());
+            },
+            "`size` is 0",
+        ),
+        (
+            |it| {
+                it.parameters.insert("op.level".into(), 9u64.into());
+            },
+            "other work",
+        ),
+    ];
+    for (change, said) in cases {
+        let mut records = of_engine(&PLAIN, &SIZES);
+        change(&mut records[4]);
+        // The first record has one in flight, as the changed one has.
+        let records: Vec<&Record> = records.iter().collect();
+        let why = Side::of(&records).expect_err(said).0;
+        assert!(why.contains(said), "{why}");
+        assert!(why.contains(&records[4].id), "{why}");
+    }
+    assert!(Side::of(&[]).is_err());
+}
+
+#[test]
+fn records_without_numbers_are_left_out_and_said() {
+    let mut records = of_engine(&PLAIN, &SIZES);
+    records[3].outcome = Outcome::Unsupported {
+        reason: "too deep".into(),
+    };
+    let stability = dpb_core::measure::statistics::judge(&[1.0; 7], 7, 1, &Default::default());
+    records[5].stability = Some(dpb_core::measure::Stability {
+        disturbed: true,
+        ..stability
+    });
+    let side = side(&records);
+    assert_eq!(side.points.len(), records.len() - 1);
+    assert!(side.notes.iter().any(|note| note.contains("too deep")));
+    assert!(side.notes.iter().any(|note| note.contains("disturbed")));
+}
+
+#[test]
+fn noise_widens_what_is_said() {
+    let mut noisy = of_engine(&PLAIN, &SIZES);
+    for (at, record) in noisy.iter_mut().enumerate() {
+        // A tenth up or down, by the record, and as much between its runs.
+        let sign = if at % 3 == 0 { 1.1 } else { 0.95 };
+        for name in ["items_per_s", "bytes_per_s"] {
+            let runs = record.samples[name].values.iter().enumerate();
+            let runs = runs
+                .map(|(run, rate)| rate * sign * (1.0 + 0.01 * run as f64))
+                .collect();
+            record.sample(name, runs);
+        }
+    }
+    let advisor = Advisor::new(side(&of_host(&SIZES)), side(&noisy)).expect("advice");
+    let advice = advisor.advise(&question(Goal::Latency)).expect("advice");
+    let clear = self::advisor()
+        .advise(&question(Goal::Latency))
+        .expect("advice");
+    let width = |advice: &Advice| advice.at[0].gain.width();
+    assert!(width(&advice) > width(&clear) + 0.05);
+    let next = advice.decision.measure_next();
+    assert!(
+        next.is_some_and(|size| size > 1000.0 && size < 6000.0),
+        "{next:?}"
+    );
+}
+
+#[test]
+fn sides_must_do_the_same_work_and_not_be_one() {
+    let host = side(&of_host(&SIZES));
+    let again = Advisor::new(host.clone(), host.clone());
+    assert!(again.expect_err("one side").0.contains("both sides"));
+    let mut other = side(&of_engine(&PLAIN, &SIZES));
+    other.work[0].1 = "9".into();
+    assert!(
+        Advisor::new(host, other)
+            .expect_err("other work")
+            .0
+            .contains("different work")
+    );
+}
+
+#[test]
+fn a_frozen_prediction_changes_its_hash() {
+    let advice = advisor().advise(&question(Goal::Latency)).expect("advice");
+    let hash = frozen(["host", "device"], &advice.checks);
+    assert_eq!(hash.len(), 64);
+    assert_eq!(hash, frozen(["host", "device"], &advice.checks));
+    let mut changed = advice.checks.clone();
+    changed[0].device.value *= 1.0 + 1e-12;
+    assert_ne!(hash, frozen(["host", "device"], &changed));
+}
+
+#[test]
+fn what_its_jobs_cost_the_host_limits_a_device_and_no_pool() {
+    let bound = |executor: Executor| {
+        let engine = of_engine(&PLAIN, &SIZES).into_iter().map(|mut record| {
+            record.provenance.made_of.as_mut().expect("made").executor = executor;
+            let cpu = record.samples["host_cpu_ns_per_item"].values.iter();
+            let cpu = cpu.map(|ns| ns * 3.0).collect();
+            record.sample("host_cpu_ns_per_item", cpu);
+            record
+        });
+        let engine: Vec<Record> = engine.collect();
+        let advisor = Advisor::new(side(&of_host(&SIZES)), side(&engine)).expect("advice");
+        let advice = advisor.advise(&question(Goal::Throughput)).expect("advice");
+        advice.at.last().expect("sizes").bound
+    };
+    let workers = Executor::Workers {
+        threads: NonZeroU32::new(2).expect("two"),
+    };
+    // Its workers' time is no bound of the thread that submits.
+    assert_eq!(bound(workers), Bound::Lanes);
+    assert_eq!(bound(Executor::Device), Bound::Host);
+}

@@ -1,0 +1,61 @@
+//! The load of a backend: jobs of what shape, and how many at once; and a point of it that was measured.
+
+/// What is asked of a backend.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Items of a job.
+    pub batch: u64,
+    /// Bytes of an item.
+    pub size: u64,
+    /// Jobs in flight on each queue.
+    pub depth: u64,
+    /// Threads, each with a queue.
+    pub threads: u64,
+}
+
+impl Load {
+    /// Bytes of a job.
+    pub fn job_bytes(&self) -> f64 {
+        self.batch as f64 * self.size as f64
+    }
+
+    /// Jobs in flight on all queues.
+    pub fn in_flight(&self) -> u64 {
+        self.depth.saturating_mul(self.threads)
+    }
+
+    /// The shape of its jobs.
+    pub fn shape(&self) -> (u64, u64) {
+        (self.batch, self.size)
+    }
+
+    /// The same jobs, one at a time.
+    pub fn alone(self) -> Self {
+        Self {
+            depth: 1,
+            threads: 1,
+            ..self
+        }
+    }
+}
+
+/// A load that was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The load.
+    pub load: Load,
+    /// Time by job in each run, in nanoseconds: the length of a run over the jobs that it did.
+    pub runs_ns: Vec<f64>,
+    /// The median of these.
+    pub job_ns: f64,
+    /// Jobs between two readings of the clock; the first begin and the last end with an empty queue.
+    pub segment_jobs: u64,
+    /// The host's CPU time of a job in nanoseconds, where it was measured: the median over runs.
+    pub host_ns: Option<f64>,
+    /// The same of each run.
+    pub host_runs_ns: Vec<f64>,
+    /// Times of single jobs, where they were measured: HDR's format in base64.
+    pub latencies: Option<String>,
+    /// The id of the record.
+    pub id: String,
+}

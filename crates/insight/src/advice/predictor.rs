@@ -1,0 +1,325 @@
+//! What points say of loads between them: two predictors, the one that misses left-out points by less, and its interval.
+
+use std::collections::BTreeSet;
+
+use dpb_core::measure::statistics::{median, median_ci95};
+
+use super::curve::{self, Knot};
+use super::interval::{Estimate, FOLDS_MIN, Missed, jackknife_plus};
+use super::least_squares::{self, Equation};
+use super::load::{Load, Point};
+use super::service::Service;
+
+/// Times are whole nanoseconds: no interval is narrower than one on either side.
+const RESOLUTION_NS: f64 = 1.0;
+
+/// What is predicted, by job, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// Time in a closed loop: with one job in flight the time of a job.
+    Time,
+    /// The host's CPU time.
+    HostTime,
+}
+
+/// A way to predict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A part by job, one by item, one by byte, and lanes.
+    Affine,
+    /// Straight lines between points, all axes being logarithms.
+    Lines,
+}
+
+impl Kind {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Affine => "affine in jobs, items and bytes",
+            Self::Lines => "lines between points on logarithmic axes",
+        }
+    }
+}
+
+/// A predictor that was fitted.
+#[derive(Clone, Debug)]
+enum Fitted {
+    Time(Service),
+    Host([f64; 3]),
+    Lines(Vec<Knot<3>>),
+}
+
+/// Points without one shape of jobs, and what the model of the others says of it.
+#[derive(Clone, Debug)]
+struct Fold {
+    model: Option<Fitted>,
+    /// By each of the fold's points, as differences of logarithms.
+    errors: Vec<Option<f64>>,
+}
+
+/// Points, and what follows from them.
+#[derive(Clone, Debug)]
+pub struct Predictor {
+    kind: Kind,
+    fitted: Fitted,
+    folds: Vec<Fold>,
+    spread: f64,
+    range: Range,
+    shapes: Vec<(u64, u64)>,
+    /// The median relative error on left-out points of either kind, the affine one first; `None` for one that could not predict them all.
+    pub errors: [Option<f64>; 2],
+}
+
+/// The loads that points lie around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Smallest and largest item.
+    pub size: (u64, u64),
+    /// Fewest and most items.
+    pub batch: (u64, u64),
+    /// Fewest and most jobs in flight.
+    pub in_flight: (u64, u64),
+}
+
+/// The reason why there is no prediction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Silent {
+    /// Too few shapes of jobs for an interval.
+    TooFew {
+        /// The number of them.
+        shapes: usize,
+    },
+    /// Neither predictor fits.
+    NoFit,
+    /// Outside of what was measured.
+    Outside(String),
+}
+
+impl std::fmt::Display for Silent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooFew { shapes } => write!(
+                f,
+                "{shapes} shapes of jobs (size and batch) were measured, and an interval needs {FOLDS_MIN}"
+            ),
+            Self::NoFit => f.write_str("neither predictor fits the points"),
+            Self::Outside(what) => write!(f, "{what} lies outside of what was measured"),
+        }
+    }
+}
+
+impl Range {
+    /// Of points. `None` of none.
+    pub fn of(points: &[Point]) -> Option<Self> {
+        let ends = |of: fn(&Load) -> u64| {
+            let values = points.iter().map(|point| of(&point.load));
+            Some((values.clone().min()?, values.max()?))
+        };
+        Some(Self {
+            size: ends(|load| load.size)?,
+            batch: ends(|load| load.batch)?,
+            in_flight: ends(Load::in_flight)?,
+        })
+    }
+}
+
+impl Predictor {
+    /// Fits both predictors to `points`, each once more without each shape of jobs, and keeps the one that misses left-out points by less.
+    ///
+    /// # Errors
+    /// [`Silent`].
+    pub fn new(points: &[Point], quantity: Quantity) -> Result<Self, Silent> {
+        let known: Vec<&Point> = points
+            .iter()
+            .filter(|point| value(point, quantity).is_some())
+            .collect();
+        let shapes: BTreeSet<(u64, u64)> = known.iter().map(|point| point.load.shape()).collect();
+        if shapes.len() < FOLDS_MIN {
+            return Err(Silent::TooFew {
+                shapes: shapes.len(),
+            });
+        }
+        let fold = |kind: Kind, shape: (u64, u64)| {
+            let (out, rest): (Vec<&Point>, Vec<&Point>) =
+                known.iter().partition(|point| point.load.shape() == shape);
+            let model = Fitted::new(&rest, kind, quantity);
+            let error = |point: &&Point| {
+                let predicted = model.as_ref()?.of(&point.load)?;
+                Some((value(point, quantity)? / predicted).ln())
+            };
+            Fold {
+                errors: out.iter().map(error).collect(),
+                model,
+            }
+        };
+        let folds = [Kind::Affine, Kind::Lines].map(|kind| {
+            let folds = shapes.iter().map(|&shape| fold(kind, shape));
+            folds.collect::<Vec<Fold>>()
+        });
+        let errors = [mean_error(&folds[0]), mean_error(&folds[1])];
+        let [affine, lines] = folds;
+        let (kind, folds) = match errors {
+            [Some((_, affine_squares)), Some((_, lines_squares))]
+                if lines_squares < affine_squares =>
+            {
+                (Kind::Lines, lines)
+            }
+            [None, Some(_)] => (Kind::Lines, lines),
+            [None, None] => return Err(Silent::NoFit),
+            _ => (Kind::Affine, affine),
+        };
+        let all: Vec<Point> = known.iter().map(|&point| point.clone()).collect();
+        Ok(Self {
+            kind,
+            fitted: Fitted::new(&known, kind, quantity).ok_or(Silent::NoFit)?,
+            folds,
+            spread: spread(&known, quantity),
+            range: Range::of(&all).ok_or(Silent::NoFit)?,
+            shapes: shapes.into_iter().collect(),
+            errors: errors.map(|error| error.map(|(median, _)| median)),
+        })
+    }
+
+    /// The predictor that was chosen.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The fitted service, if that was chosen.
+    pub fn service(&self) -> Option<&Service> {
+        match &self.fitted {
+            Fitted::Time(service) => Some(service),
+            _ => None,
+        }
+    }
+
+    /// The loads that it answers for.
+    pub fn range(&self) -> Range {
+        self.range
+    }
+
+    /// A load lies between points if there are jobs of no more items and no more bytes by item, of no more and no less, and so on: one in each
+    /// quarter around it.
+    fn admit(&self, load: &Load) -> Result<(), Silent> {
+        let (batch, size) = load.shape();
+        let quarters = [(true, true), (true, false), (false, true), (false, false)];
+        let is_beside = |is: u64, of: u64, is_above: bool| match is_above {
+            true => is >= of,
+            false => is <= of,
+        };
+        let is_inside = quarters.iter().all(|&(more_items, more_bytes)| {
+            let mut shapes = self.shapes.iter();
+            shapes.any(|&(items, bytes)| {
+                is_beside(items, batch, more_items) && is_beside(bytes, size, more_bytes)
+            })
+        });
+        if !is_inside {
+            return Err(Silent::Outside(format!("{batch} items of {size} B")));
+        }
+        let (least, most) = self.range.in_flight;
+        match (least..=most).contains(&load.in_flight()) {
+            true => Ok(()),
+            false => Err(Silent::Outside(format!(
+                "{} jobs in flight ({least} to {most})",
+                load.in_flight()
+            ))),
+        }
+    }
+
+    /// The quantity at a load, with its interval.
+    ///
+    /// # Errors
+    /// A load outside of what was measured.
+    pub fn at(&self, load: &Load) -> Result<Estimate, Silent> {
+        self.admit(load)?;
+        let value = self.fitted.of(load).ok_or(Silent::NoFit)?;
+        let mut missed: Vec<Missed> = Vec::new();
+        for fold in &self.folds {
+            let predicted = fold.model.as_ref().and_then(|model| model.of(load));
+            for error in &fold.errors {
+                missed.push(
+                    predicted
+                        .zip(*error)
+                        .map(|(predicted, error)| (predicted.ln(), error)),
+                );
+            }
+        }
+        let estimate = jackknife_plus(value, &missed).widened(self.spread);
+        Ok(Estimate {
+            low: (estimate.low - RESOLUTION_NS).max(0.0),
+            high: estimate.high + RESOLUTION_NS,
+            ..estimate
+        })
+    }
+}
+
+impl Fitted {
+    fn new(points: &[&Point], kind: Kind, quantity: Quantity) -> Option<Self> {
+        match (kind, quantity) {
+            (Kind::Affine, Quantity::Time) => Service::fit(points).map(Self::Time),
+            (Kind::Affine, Quantity::HostTime) => {
+                let equation = |point: &&Point| {
+                    let value = value(point, quantity)?;
+                    Some(Equation {
+                        coefficients: [1.0, point.load.batch as f64, point.load.job_bytes()],
+                        value,
+                        scale: value,
+                    })
+                };
+                let equations: Vec<Equation<3>> = points.iter().filter_map(equation).collect();
+                least_squares::fit(&equations).map(|fitted| Self::Host(fitted.parameters))
+            }
+            (Kind::Lines, _) => {
+                let knots = points.iter().filter_map(|point| {
+                    let load = &point.load;
+                    Some((
+                        [load.in_flight(), load.batch, load.size],
+                        value(point, quantity)?,
+                    ))
+                });
+                Some(Self::Lines(knots.collect()))
+            }
+        }
+    }
+
+    fn of(&self, load: &Load) -> Option<f64> {
+        let value = match self {
+            Self::Time(service) => service.closed_loop_ns(load).0,
+            Self::Host([job, item, byte]) => {
+                job + item * load.batch as f64 + byte * load.job_bytes()
+            }
+            Self::Lines(knots) => curve::between(knots, [load.in_flight(), load.batch, load.size])?,
+        };
+        (value.is_finite() && value > 0.0).then_some(value)
+    }
+}
+
+/// A point's value; nothing below a nanosecond, which is less than can be told.
+fn value(point: &Point, quantity: Quantity) -> Option<f64> {
+    match quantity {
+        Quantity::Time => Some(point.job_ns),
+        Quantity::HostTime => point.host_ns.map(|ns| ns.max(1.0)),
+    }
+}
+
+/// The median relative error and the mean squared one of left-out points; `None` if one could not be predicted.
+fn mean_error(folds: &[Fold]) -> Option<(f64, f64)> {
+    let errors = folds.iter().flat_map(|fold| &fold.errors).copied();
+    let errors: Vec<f64> = errors.collect::<Option<_>>()?;
+    let squares: f64 = errors.iter().map(|error| error * error).sum();
+    let sizes: Vec<f64> = errors.iter().map(|error| error.abs().exp_m1()).collect();
+    Some((median(&sizes)?, squares / errors.len() as f64))
+}
+
+/// The spread of runs: half the width of a point's interval, as a difference of logarithms, the median over points.
+fn spread(points: &[&Point], quantity: Quantity) -> f64 {
+    let halves = points.iter().filter_map(|point| {
+        let runs = match quantity {
+            Quantity::Time => &point.runs_ns,
+            Quantity::HostTime => &point.host_runs_ns,
+        };
+        let (low, high) = median_ci95(runs).filter(|(low, _)| *low > 0.0)?;
+        Some((high / low).ln() / 2.0)
+    });
+    median(&halves.collect::<Vec<f64>>()).unwrap_or(0.0)
+}

@@ -1,0 +1,172 @@
+//! The same file gives the same record everywhere: on x86-64 and on Arm, on one thread and on several.
+//!
+//! Each system's counters, flows and ways are written out and digested. The digests below were computed once; every machine and every number of threads must
+//! give them. `cargo xtask test --target aarch64` runs this test under emulation. A change of the models changes the digests: the failed test prints the record, and
+//! whether the new one is right is for the model's own tests to say.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use dpb_core::{Backend, Operator, SetupError};
+use dpb_operators::cpu::Cpu;
+use dpb_operators::registry::Operators;
+use dpb_sim::system::{Description, System};
+
+/// The numbers of threads.
+const THREADS: [usize; 3] = [1, 2, 4];
+
+fn prepare(name: &str) -> Result<Arc<dyn Operator>, SetupError> {
+    let spec = Operators::DPB.spec_from(name, &[])?;
+    Cpu::best().prepare(&spec)
+}
+
+/// Runs a system, and writes down everything that it counts.
+fn record(text: &str, seed: u64, threads: usize) -> String {
+    let description: Description = text.parse().expect("a system");
+    let assembled = System::assemble(&description, &prepare, seed, threads);
+    let mut system = assembled.expect("the parts fit together");
+    assert!(system.run().expect("nothing fails"), "it does not finish");
+    let mut record = String::new();
+    let kernel = system.kernel();
+    writeln!(record, "{} ps, {} events", kernel.now_ps(), kernel.events()).expect("memory");
+    for (name, host) in system.hosts() {
+        let counts = (host.usage(), host.ways(), host.protection());
+        writeln!(record, "{name}: {counts:?}").expect("memory");
+        for flow in host.flows() {
+            let times = (flow.own, flow.peer, flow.opened_ps, flow.finished_ps);
+            let sent = flow.endpoint.sender().statistics();
+            let delivered = (flow.answers, flow.endpoint.delivered_bytes());
+            let received = flow.endpoint.receiver().statistics();
+            writeln!(record, "  {times:?} {delivered:?} {sent:?} {received:?}").expect("memory");
+        }
+    }
+    for (name, card) in system.cards() {
+        let counts = (
+            card.usage(),
+            card.wire_usage(),
+            card.dma(),
+            card.protection(),
+        );
+        let stages: Vec<_> = card.stages().collect();
+        writeln!(record, "card of {name}: {counts:?} {stages:?}").expect("memory");
+    }
+    for (name, switch, ports) in system.switches() {
+        let wires: Vec<_> = (0..ports.len())
+            .map(|port| switch.wire_usage(port))
+            .collect();
+        writeln!(record, "{name}: {:?} {wires:?}", switch.usage()).expect("memory");
+    }
+    record
+}
+
+/// FNV-1a, 64 bits (RFC 9923).
+fn digest(record: &str) -> u64 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    record.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+fn check(text: &str, seed: u64, threads: &[usize], expected: u64) {
+    for &threads in threads {
+        let record = record(text, seed, threads);
+        let found = digest(&record);
+        assert!(
+            found == expected,
+            "the digest on {threads} threads is {found:#018x}, not {expected:#018x}, of this record:\n{record}"
+        );
+    }
+}
+
+/// A file as it is on one thread; and with transfers of a twentieth on several too, as more threads than cores take turns at each microsecond.
+fn check_file(text: &str, whole: u64, brief: u64) {
+    check(text, 1, &[1], whole);
+    let shorter = text.replace("bytes = 20_000_000", "bytes = 1_000_000");
+    assert_ne!(shorter, text);
+    check(&shorter, 1, &THREADS, brief);
+}
+
+#[test]
+fn the_hash_is_fnv_1a() {
+    // RFC 9923's vectors.
+    assert_eq!(digest(""), 0xcbf2_9ce4_8422_2325);
+    assert_eq!(digest("a"), 0xaf63_dc4c_8601_ec8c);
+    assert_eq!(digest("foobar"), 0x8594_4171_f739_67e8);
+}
+
+#[test]
+fn dumb_cards() {
+    check_file(
+        include_str!("../systems/plain.toml"),
+        0x0e18_f41a_7a70_efe7,
+        0xb69e_fe24_4dcc_4849,
+    );
+}
+
+#[test]
+fn digests_on_the_cards() {
+    check_file(
+        include_str!("../systems/card.toml"),
+        0x6d40_329b_42c7_ae28,
+        0x5259_9bc9_c9fe_5ad0,
+    );
+}
+
+#[test]
+fn digests_by_the_hosts() {
+    check_file(
+        include_str!("../systems/software.toml"),
+        0x853f_97c9_e477_ac03,
+        0x4acc_acee_4c7f_f3f4,
+    );
+}
+
+/// Four racks of four hosts, which send across the racks and ask within them, over wires that lose, spoil and double frames.
+#[test]
+fn four_racks() {
+    let mut text = String::from("limit_s = 5\n");
+    for host in 0..16 {
+        let (far, near) = ((host + 5) % 16, host ^ 1);
+        let cost = 300 + 50 * host;
+        write!(
+            text,
+            r#"
+[[host]]
+name = "host {host}"
+cores = {cores}
+send_ns = {cost}
+listen = [
+    {{ port = 5001, application = "receive" }},
+    {{ port = 5002, application = "answer", request_bytes = 100, answer_bytes = 2000 }},
+]
+connect = [
+    {{ to = "host {far}", port = 5001, at_us = {host}, application = "send", bytes = 700_000 }},
+    {{ to = "host {near}", port = 5002, application = "ask", requests = 40, request_bytes = 100, answer_bytes = 2000 }},
+]
+[[card]]
+host = "host {host}"
+digest = {{ operator = "sha256", framing = "mark" }}
+stage = [{{ name = "sha256", lanes = 2, job_ns = 200, byte_ps = 500, latency_ns = 100 }}]
+[[link]]
+ends = ["host {host}", "switch {rack}"]
+latency_ns = 700
+loss = 0.001
+flip = 0.0005
+duplicate = 0.0005
+"#,
+            cores = 1 + host % 2,
+            rack = host / 4,
+        )
+        .expect("memory");
+    }
+    for rack in 0..4 {
+        write!(text, "[[switch]]\nname = \"switch {rack}\"\n").expect("memory");
+    }
+    for rack in 1..4 {
+        let ends = format!("[\"switch {rack}\", \"switch 0\"]");
+        write!(
+            text,
+            "[[link]]\nends = {ends}\nrate_gbps = 40\nqueue_bytes = 200_000\n"
+        )
+        .expect("memory");
+    }
+    check(&text, 3, &THREADS, 0xfa84_eb66_ef69_edd0);
+}
