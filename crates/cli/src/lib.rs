@@ -100,6 +100,7 @@ const TASKS: Tasks = Tasks(&[
     &cmd::net::app_recognition::TASK,
     &cmd::net::trial::TASK,
     &cmd::net::connections::TASK,
+    &cmd::sim::run::TASK,
     &cmd::advise::TASK,
 ]);
 

@@ -21,9 +21,11 @@ pub mod ranking;
 mod scale;
 mod scatter;
 mod select;
+mod sensitivity;
 mod terminal;
 mod tree;
 mod vary;
+mod woo;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -54,6 +56,10 @@ struct Found<'a> {
     maps: Vec<Map>,
     /// dpBento's figures.
     dpbento: Vec<bars::Bars>,
+    /// Woo and Chung's figures.
+    woo: Option<woo::Figures>,
+    /// Sweeps of a simulated system's parameters.
+    sweeps: Vec<sensitivity::Swept<'a>>,
     /// Papers' numbers that are drawn somewhere.
     figures: Vec<Record>,
     /// The platforms, ranked.
@@ -64,7 +70,10 @@ impl<'a> Found<'a> {
     fn of(records: &'a [Record], known: &'a ShownTasks) -> Self {
         let [platforms, sides] = glance::contests(records, known);
         let (dpbento, mut figures) = dpbento::figures(records);
-        for figure in select::published_for(records, known) {
+        let sweeps = sensitivity::sweeps(records);
+        let woo = woo::figures(records, &sensitivity::shown(&sweeps));
+        let beside = woo.iter().flat_map(|figures| figures.beside.clone());
+        for figure in beside.chain(select::published_for(records, known)) {
             if figures.iter().all(|other| other.id != figure.id) {
                 figures.push(figure);
             }
@@ -81,6 +90,8 @@ impl<'a> Found<'a> {
             platforms,
             sides,
             dpbento,
+            woo,
+            sweeps,
             figures,
             ranked: ranking::of(records, known),
         }
@@ -111,7 +122,14 @@ impl<'a> Found<'a> {
     }
 
     fn charts(&self, task: ShownTask) -> Vec<Chart> {
-        select::charts(task, self.records, &self.figures, &self.origins)
+        if self.sweeps.is_empty() {
+            return select::charts(task, self.records, &self.figures, &self.origins);
+        }
+        // Sweeps of a system have charts of their own.
+        let swept = sensitivity::shown(&self.sweeps);
+        let rest = self.records.iter().filter(|it| !swept.contains(&it.id));
+        let rest: Vec<Record> = rest.cloned().collect();
+        select::charts(task, &rest, &self.figures, &self.origins)
     }
 
     fn distributions(&self, task: ShownTask) -> Vec<Chart> {
@@ -133,11 +151,7 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
     for warning in warnings {
         let _ = write!(html, "<p class=\"warn\">{}</p>", html::escape(warning));
     }
-    html.push_str(&page::contents(
-        &found.tasks(),
-        !found.dpbento.is_empty(),
-        found.ranked.is_some(),
-    ));
+    html.push_str(&page::contents(&found.tasks(), &overall(&found)));
     html.push_str(&at_a_glance(&found));
     if !found.dpbento.is_empty() {
         html.push_str("<section id=\"dpbento\"><h2>As in dpBento</h2><p class=\"sub\">The paper's figures with this page's records. Hollow bars are the paper's own numbers: other machines, other methods, and no ratio is drawn to them.</p>");
@@ -149,6 +163,18 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
                 .collect::<Vec<_>>(),
             8,
         ));
+        html.push_str("</section>");
+    }
+    if let Some(figures) = &found.woo {
+        let _ = write!(
+            html,
+            "<section id=\"woo-chung\"><h2>{}</h2><p class=\"sub\">{}</p>",
+            woo::TITLE,
+            html::escape(woo::NOTE)
+        );
+        let bars: Vec<String> = figures.bars.iter().map(bars::Bars::html).collect();
+        html.push_str(&grid(&bars, 2));
+        html.push_str(&woo::html(figures));
         html.push_str("</section>");
     }
     if let Some(ranked) = &found.ranked {
@@ -165,6 +191,17 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
     html.push_str(&page::records(&all));
     html.push_str("</section>");
     html + page::FOOT
+}
+
+/// The sections over several tasks, by their places on the page.
+fn overall(found: &Found<'_>) -> Vec<(&'static str, &'static str)> {
+    let sections = [
+        (!found.dpbento.is_empty(), ("dpbento", "as in dpBento")),
+        (found.woo.is_some(), ("woo-chung", "as in Woo and Chung")),
+        (found.ranked.is_some(), ("rank", "ranking")),
+    ];
+    let there = sections.into_iter().filter(|(is_there, _)| *is_there);
+    there.map(|(_, section)| section).collect()
 }
 
 /// Platforms, and who is fastest in what.
@@ -211,6 +248,9 @@ fn section(found: &Found<'_>, task: &str) -> String {
     html.push_str(&advice::html(&own).unwrap_or_default());
     html.push_str(&character::html(&own));
     html.push_str(&pays::html(&own, &found.origins).unwrap_or_default());
+    if task == sensitivity::TASK {
+        html.push_str(&sensitivity::html(&found.sweeps).unwrap_or_default());
+    }
     html.push_str(&page::table(declared, &own, &found.origins));
     let published = of_task(&found.figures, task);
     if !published.is_empty() {

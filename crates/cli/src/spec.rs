@@ -1,11 +1,13 @@
-//! An operator's own parameters in a record: all of them, typed, behind a prefix, so that none is taken for one of the
-//! harness (`mode`, `size` …) and each can be swept and compared.
+//! An operator's own parameters in a record, and the changes of a simulated system: all of them, typed, behind a prefix, so that none
+//! is taken for one of the harness (`mode`, `size` …) and each can be swept and compared.
 
 use dpb_core::measure::{Record, Value};
 use dpb_operators::registry::Case;
 
 /// Before the name of an operator's own parameter: `op.level`.
 const PREFIX: &str = "op.";
+/// Before the place of a simulated system's parameter that was changed: `set.card.pcie_ns`.
+pub const SETTING: &str = "set.";
 
 /// The record with what `case` computes, and on what: `operator`, and its parameters.
 pub fn kept(record: Record, case: &Case) -> Record {
@@ -16,17 +18,18 @@ pub fn kept(record: Record, case: &Case) -> Record {
     })
 }
 
-/// Whether this parameter of a record is the operator's own.
+/// Whether this parameter of a record is the operator's own, or the system's.
 pub fn is_own(name: &str) -> bool {
-    name.starts_with(PREFIX)
+    name.starts_with(PREFIX) || name.starts_with(SETTING)
 }
 
 /// The parameter's name without the prefix.
 pub fn bare(name: &str) -> &str {
-    name.strip_prefix(PREFIX).unwrap_or(name)
+    let bare = name.strip_prefix(PREFIX);
+    bare.or_else(|| name.strip_prefix(SETTING)).unwrap_or(name)
 }
 
-/// The operator's own parameters, by their names in the record.
+/// The operator's own parameters, or the system's, by their names in the record.
 pub fn own(record: &Record) -> impl Iterator<Item = (&str, &Value)> {
     let parameters = record.parameters.iter();
     let parameters = parameters.map(|(name, value)| (name.as_str(), value));

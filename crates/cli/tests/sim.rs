@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 
-use dpb_core::measure::{Outcome, Record};
+use dpb_core::measure::{Outcome, Record, Value};
 use support::text;
 
 /// An example system.
@@ -94,8 +94,7 @@ fn records_are_kept_and_tables_printed() {
     let folder = tempfile::tempdir().expect("a folder");
     let records = folder.path().join("records.jsonl");
     let out = records.to_str().expect("a name");
-    let system = example("card");
-    let output = support::finish(&["sim", "run", &system, "--format", "table", "--out", out]);
+    let output = support::finish(&["sim", "run", "card", "--format", "table", "--out", out]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
     for word in [
@@ -109,6 +108,120 @@ fn records_are_kept_and_tables_printed() {
     }
     let kept = fs::read_to_string(records).expect("records");
     assert_eq!(kept.lines().count(), 1);
+}
+
+/// The time of a frame of a full segment on the lanes of an engine: a call, and each byte.
+fn lane_ns(job_ns: f64, byte_ns: f64, lanes: f64) -> f64 {
+    // Ethernet, IP and TCP with timestamps before 1448 bytes.
+    (job_ns + 1514.0 * byte_ns) / lanes
+}
+
+#[test]
+fn parameters_sweep_and_an_engine_that_binds_gives_the_time() {
+    let sets = [
+        "--set",
+        "card.stage.byte_ps=500,8000; host.connect.bytes=4MB; card.stage.waiting=4096",
+    ];
+    let output =
+        support::finish(&[&["sim", "run", "card", "--format", "json"][..], &sets].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let records = support::records(&output);
+    let [fast, slow] = records.as_slice() else {
+        panic!("two values of one parameter")
+    };
+    for (record, ps) in [(fast, 500), (slow, 8000)] {
+        assert_eq!(record.parameters["set.card.stage.byte_ps"], Value::Int(ps));
+        assert_eq!(
+            record.parameters["set.host.connect.bytes"],
+            Value::Int(4_000_000)
+        );
+        assert_eq!(record.parameters["digest"], "sha256".into());
+        assert_eq!(record.outcome, Outcome::Done);
+    }
+    // No queue is full, so that nothing is lost. Two transfers come to the server's card, whose two lanes take 6.2 us a frame then: that is the time, and acknowledgements besides.
+    let frames = 2.0 * 4_000_000.0 / 1448.0;
+    let bound_s = frames * lane_ns(200.0, 8.0, 2.0) / 1e9;
+    let took_s = median(slow, "completion_s");
+    assert!(
+        (1.0..1.25).contains(&(took_s / bound_s)),
+        "{took_s} {bound_s}"
+    );
+    assert!(median(slow, "busy_share_stages") > 0.9);
+    // At 0.5 ns a byte they take 0.48 us, and the server's core 1.3: it binds.
+    assert!(median(fast, "completion_s") < took_s / 2.0);
+    assert!(median(fast, "busy_share_hosts") > 0.8);
+    assert!(median(fast, "busy_share_stages") < 0.5);
+}
+
+#[test]
+fn seeds_give_intervals_and_the_same_seed_the_same() {
+    let args = ["--repeat", "6", "--set", "host.connect.bytes=1MB"];
+    let [one, two] = [(); 2].map(|()| run("woo-chung/dumb", &args));
+    assert_eq!((&one.samples, &one.counts), (&two.samples, &two.counts));
+    let summary = &one.summary["completion_s"];
+    let (low, high) = summary.ci95_low.zip(summary.ci95_high).expect("six runs");
+    assert!(low < high, "seeds change nothing");
+    // Without jitter and with one beginning they do.
+    let still = "host.connect.bytes=1MB; host.jitter=0; host.connect.spread_us=0";
+    let still = run("woo-chung/dumb", &["--repeat", "6", "--set", still]);
+    let times = &still.samples["completion_s"].values;
+    assert!(times.iter().all(|time| *time == times[0]), "{times:?}");
+    // The tables are of all runs.
+    let table = support::finish(
+        &[
+            &["sim", "run", "woo-chung/dumb", "--format", "table"][..],
+            &args,
+        ]
+        .concat(),
+    );
+    let table = text(&table.stdout);
+    let row = table
+        .lines()
+        .find(|line| line.starts_with("client 0, 10.0.0.1:5001"));
+    assert!(row.is_some_and(|row| row.contains(" [")), "{table}");
+    assert!(table.contains("a host's cores"), "{table}");
+}
+
+#[test]
+fn a_record_is_run_again_as_it_was() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("records.jsonl");
+    let out = file.to_str().expect("a name");
+    run_all(&[
+        "plain,card",
+        "--set",
+        "link.latency_ns=500,4000",
+        "--set",
+        "host.connect.bytes=100kB",
+        "--out",
+        out,
+    ]);
+    let kept = fs::read_to_string(&file).expect("records");
+    let kept: Vec<Record> = kept
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a record"))
+        .collect();
+    assert_eq!(kept.len(), 4);
+    let last = &kept[3];
+    let show = support::finish(&["replay", out, "--id", &last.id, "--show"]);
+    let words = text(&show.stdout);
+    assert!(words.contains("sim run card "), "{words}");
+    assert!(
+        words.contains("link.latency_ns=4000; host.connect.bytes=100000"),
+        "{words}"
+    );
+    let again = folder.path().join("again.jsonl");
+    let again_name = again.to_str().expect("a name");
+    let output = support::finish(&["replay", out, "--id", &last.id, "--out", again_name]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let again = fs::read_to_string(again).expect("records");
+    let again: Record = serde_json::from_str(again.trim()).expect("a record");
+    assert_eq!(again.samples, last.samples);
+}
+
+fn run_all(more: &[&str]) {
+    let output = support::finish(&[&["sim", "run", "--format", "json"], more].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -153,6 +266,24 @@ fn what_is_wrong_is_said() {
     assert!(text(&output.stderr).contains("no host connects"));
     let output = support::finish(&["sim", "run", "no-such-file.toml"]);
     assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("woo-chung/dumb"));
+    for (set, said) in [
+        ("card.stage.byte_p=5", "unknown field `byte_p`"),
+        (
+            "switch[other].forward_ns=5",
+            "has no `switch[other].forward_ns`",
+        ),
+        (
+            "card.pcie_ns=5; card.pcie_ns=6",
+            "card.pcie_ns is set twice",
+        ),
+        ("card.pcie_ns", "has no value"),
+    ] {
+        let output = support::finish(&["sim", "run", "card", "--set", set]);
+        let why = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{why}");
+        assert!(why.contains(said), "{why}");
+    }
     let output = support::finish(&["sim", "run", &example("card"), "--backend", "cpu/none"]);
     assert_ne!(output.status.code(), Some(0));
 }

@@ -17,12 +17,13 @@ use support::text;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The example with cards, smaller, with links so long that processes on busy cores need few rounds.
+/// The example with cards, smaller, with cores whose times vary by the seed, and with links so long that processes on busy cores need few rounds.
 fn system(folder: &Path) -> String {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/systems/card.toml");
     let text = fs::read_to_string(example).expect("an example");
     let text = text.replace("20_000_000", "300_000");
     let text = text.replace("latency_ns = 500\n", "latency_ns = 10_000\n");
+    let text = text.replace("[[host]]\n", "[[host]]\njitter = 0.1\n");
     let path = folder.join("system.toml");
     fs::write(&path, text).expect("a file");
     path.to_str().expect("a name").to_owned()
@@ -435,6 +436,10 @@ fn what_is_wrong_is_said() {
         assert_eq!(output.status.code(), Some(2), "{more:?}: {why}");
         assert!(why.contains(said), "{more:?}: {why}");
     }
+    // A system that comes with dpb goes by its name.
+    let output = Process::start("card", &["--here", "server"]).finish();
+    let why = text(&output.stderr);
+    assert!(why.contains("has no socket"), "{why}");
     let help = support::finish(&["sim", "join", "--help"]);
-    assert!(text(&help.stdout).contains("dpb sim join crates/sim/systems/card.toml --here server"));
+    assert!(text(&help.stdout).contains("dpb sim join card --here server"));
 }

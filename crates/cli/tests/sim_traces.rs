@@ -163,6 +163,10 @@ fn traces_refuse_what_they_cannot_do() {
             "no port `nobody`; there are server",
         ),
         (vec!["--ports", "server"], "--pcapng"),
+        (
+            vec!["--timeline", "t.json", "--set", "link.latency_ns=500,1000"],
+            "of one system, not of 2",
+        ),
     ] {
         let output = support::dpb(&[&["sim", "run", system.as_str()], words.as_slice()].concat())
             .current_dir(folder.path())

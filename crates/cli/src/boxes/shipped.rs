@@ -19,7 +19,10 @@ macro_rules! shipped {
 }
 
 /// All of them.
-pub const SHIPPED: &[Shipped] = shipped!("quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end" "headroom" "characterize" "rank" "advise");
+pub const SHIPPED: &[Shipped] = shipped!(
+    "quick" "host" "dpu" "dpbento" "dpubench" "dpubench-end-to-end" "headroom" "characterize" "rank" "advise" "woo-chung"
+    "woo-chung-sensitivity"
+);
 
 impl Shipped {
     /// What it measures.

@@ -31,7 +31,7 @@ pub(super) const FOOT: &str = concat!(
 );
 
 /// Parameters that are shown elsewhere or say nothing in a table.
-const HIDDEN: [&str; 4] = ["seconds", "repeat", "where", "output"];
+const HIDDEN: [&str; 5] = ["seconds", "repeat", "where", "output", "set"];
 
 /// Text as part of an address on the page.
 pub(super) fn fragment(text: &str) -> String {
@@ -40,14 +40,10 @@ pub(super) fn fragment(text: &str) -> String {
 }
 
 /// Links to the sections.
-pub(super) fn contents(tasks: &BTreeSet<&str>, has_dpbento: bool, has_ranking: bool) -> String {
+pub(super) fn contents(tasks: &BTreeSet<&str>, overall: &[(&str, &str)]) -> String {
     let mut links = vec![("glance".to_owned(), "at a glance".to_owned())];
-    if has_dpbento {
-        links.push(("dpbento".to_owned(), "as in dpBento".to_owned()));
-    }
-    if has_ranking {
-        links.push(("rank".to_owned(), "ranking".to_owned()));
-    }
+    let overall = overall.iter();
+    links.extend(overall.map(|(place, name)| ((*place).to_owned(), (*name).to_owned())));
     links.extend(
         tasks
             .iter()

@@ -69,7 +69,9 @@ impl<'a> Charted<'a> {
     /// The operators' own parameters beside the task's: numbers sweep, all others are held fixed.
     fn new(task: ShownTask, records: &'a [Record]) -> Self {
         let mut own: BTreeMap<&str, bool> = BTreeMap::new();
-        for (name, value) in records.iter().flat_map(spec::own) {
+        // Those of a simulated system tell its records apart by `set`.
+        let own_of = records.iter().flat_map(spec::own);
+        for (name, value) in own_of.filter(|(name, _)| !name.starts_with(spec::SETTING)) {
             *own.entry(name).or_insert(true) &= as_number(value).is_some();
         }
         let mut charted = Self {

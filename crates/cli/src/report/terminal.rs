@@ -6,7 +6,9 @@ use dpb_core::measure::Record;
 
 use super::bars::Bars;
 use super::heat::Map;
-use super::{Found, advice, character, glance, of_task, overview, page, pays, ranking};
+use super::{
+    Found, advice, character, glance, of_task, overview, page, pays, ranking, sensitivity, woo,
+};
 use crate::shown::ShownTasks;
 
 /// So many charts of a task are drawn; the page has all.
@@ -45,6 +47,12 @@ pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns
         "As in dpBento; published numbers are marked, and no ratio is drawn to them",
         &drawn,
     );
+    if let Some(figures) = &found.woo {
+        let bars = figures.bars.iter().map(|bars| bars.to_text(columns));
+        let said = figures.said.iter().map(|sentence| format!("{sentence}\n"));
+        let drawn: Vec<String> = bars.chain(said).collect();
+        push(&mut text, woo::TITLE, &drawn);
+    }
     if let Some(ranked) = &found.ranked {
         let said = [ranking::verdict(ranked), ranked.notes.join("\n")].join("\n");
         push(
@@ -70,6 +78,9 @@ pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns
         drawn.extend(advice::text(&of_task(records, name)));
         drawn.extend(character::text(&of_task(records, name)));
         drawn.extend(pays::text(&of_task(records, name), &found.origins));
+        if name == sensitivity::TASK {
+            drawn.extend(sensitivity::text(&found.sweeps));
+        }
         drawn.push(page::text_table(known.find(name), &of_task(records, name), &[]).to_text());
         push(&mut text, name, &drawn);
     }

@@ -7,8 +7,10 @@ use serde_json::Value;
 use dpb_core::spec::{Domain, NO_FILE};
 use dpb_link::operators::is_remote;
 use dpb_operators::registry::Operators;
+use dpb_sim::system::Shipped;
 
 use super::protocol::Asked;
+use crate::cmd;
 use crate::task::{Kind, Parameter, Place};
 
 /// Whether a test names nothing of the agent's beyond its own data.
@@ -52,6 +54,12 @@ fn check_value(
         (Kind::Address, _) => Err("names another machine".to_owned()),
         (_, "backend") if names_remote(text) => {
             Err("names a backend of yet another machine".to_owned())
+        }
+        (_, "system") if !text.split(',').all(|name| Shipped::find(name.trim()).is_some()) => {
+            Err("names a file of the agent's machine; systems that come with dpb are taken".to_owned())
+        }
+        (_, "set") if cmd::sim::names_file(text) => {
+            Err("may name a file of the agent's machine".to_owned())
         }
         (_, "parameters") => match file_among(text, operators) {
             Some(own) => Err(format!(
@@ -147,6 +155,16 @@ mod tests {
                 "`host` names another machine",
             ),
             ("pushdown", json!({ "cold": true }), "`cold` empties caches"),
+            (
+                "sim run",
+                json!({ "system": "card,/etc/passwd" }),
+                "`system` names a file",
+            ),
+            (
+                "sim run",
+                json!({ "system": "card", "set": ["card.pcie_ns=1", "card.stage.record=/etc/passwd"] }),
+                "`set` may name a file",
+            ),
         ] {
             let why = why_not(task, parameters.clone(), false);
             let why = why.unwrap_or_else(|| panic!("{parameters} is taken"));
@@ -159,6 +177,10 @@ mod tests {
             ),
             ("storage", json!({ "block": "4KiB" })),
             ("pushdown", json!({ "cold": false })),
+            (
+                "sim run",
+                json!({ "system": ["card", "woo-chung/dumb"], "set": "card.pcie_ns=1,2" }),
+            ),
         ] {
             assert_eq!(why_not(task, parameters, false), None);
         }

@@ -62,7 +62,7 @@ enum Part {
 }
 
 impl System {
-    /// Puts a system together that is in this process alone. The seed determines faults; the threads are those of the kernel, which change no result.
+    /// Puts a system together that is in this process alone. The seed determines faults, the spread of beginnings and the jitter of cores; the threads are those of the kernel, which change no result.
     ///
     /// # Errors
     /// What is wrong with the description, or why an operator is not to be had.
@@ -353,7 +353,7 @@ fn links(
     Ok(Links(links))
 }
 
-/// The seed of a wire's faults: a function of the run's seed, and of the place.
+/// The seed of a part's random numbers: a function of the run's seed, and of the place.
 fn seed_of(seed: u64, part: &str, port: usize) -> u64 {
     let bytes = part.bytes().chain((port as u64).to_le_bytes());
     bytes.fold(seed, |seed, byte| {
@@ -408,8 +408,11 @@ fn host_of(
         if to == number {
             return refuse(format!("`{}` connects to itself", text.name));
         }
+        let spread_ps = picoseconds("spread_us", connect.spread_us, 1e6)?;
+        let late = seed_of(seed, &format!("connections of {}", text.name), count);
+        let late_ps = SplitMix64::new(late).unit() * spread_ps as f64;
         openings.push(Opening {
-            at_ps: picoseconds("at_us", connect.at_us, 1e6)?,
+            at_ps: picoseconds("at_us", connect.at_us, 1e6)? + late_ps as u64,
             port: 40_000 + count as u16,
             to: Address {
                 port: connect.port,
@@ -438,6 +441,7 @@ fn host_of(
         listening?,
         protection,
     );
+    let host = host.seeded(seed_of(seed, &format!("cores of {}", text.name), 0));
     let sources = sources_of(description, number, seed)?;
     let host = host.with_datagrams(sources, services_of(text, description)?);
     Ok(
@@ -559,6 +563,51 @@ mod tests {
     }
 
     #[test]
+    fn seeds_spread_beginnings_and_times_of_cores() {
+        let text = THREE
+            .replace("loss = 0.001", "")
+            .replace("at_us = 10,", "at_us = 10, spread_us = 1000,");
+        let run = |text: &str, seed: u64| {
+            let mut system = System::assemble(&text.parse().expect("a system"), &prepare, seed, 1)
+                .expect("it is whole");
+            assert!(system.run().expect("nothing fails"));
+            let hosts: Vec<(u64, u64, u64)> = system
+                .hosts()
+                .map(|(_, host)| {
+                    let usage = host.usage();
+                    (
+                        host.flows()[0].opened_ps,
+                        usage.busy_ps,
+                        usage.sent + usage.received,
+                    )
+                })
+                .collect();
+            hosts
+        };
+        let seeds = [1, 2, 3, 4].map(|seed| run(&text, seed));
+        assert_eq!(seeds[0], run(&text, 1));
+        // One opens at once, the other up to a millisecond late.
+        let late = seeds.each_ref().map(|hosts| hosts[2].0);
+        assert!(
+            late.iter()
+                .all(|at| (10_000_000..=1_010_000_000).contains(at)),
+            "{late:?}"
+        );
+        assert!(late.windows(2).all(|pair| pair[0] != pair[1]), "{late:?}");
+        assert!(seeds.iter().all(|hosts| hosts[1].0 == 0));
+        // Times that vary by a half have the mean that they have without: within five standard deviations of a uniform distribution's mean.
+        let jittery = text.replace("[[host]]", "[[host]]\n jitter = 0.5");
+        let jittery = run(&jittery, 1)[0];
+        let plain = seeds[0][0];
+        assert_ne!(jittery.1, plain.1);
+        let per_frame = |(_, busy_ps, frames): (u64, u64, u64)| busy_ps as f64 / frames as f64;
+        let share = per_frame(jittery) / per_frame(plain) - 1.0;
+        let bound = 5.0 * 0.5 / (3.0 * jittery.2 as f64).sqrt();
+        // Interrupts come at other times, and are no frames.
+        assert!(share.abs() < bound + 0.05, "{share} {bound}");
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         let with = |from: &str, to: &str| {
             let text = THREE.replacen(from, to, 1);
@@ -587,6 +636,12 @@ mod tests {
             ("bytes = 1_000_000", "requests = 5", "needs bytes"),
             ("stage = [{ name = \"crc\", job_ns = 100 }]", "", "no stage"),
             ("job_ns = 100", "job_ns = -1", "no time"),
+            ("at_us = 10,", "spread_us = -1,", "no time"),
+            (
+                "name = \"b\"",
+                "name = \"b\"\n jitter = 1.0",
+                "jitter: it is a share",
+            ),
             ("rate_gbps = 1", "rate_gbps = 0", "rate_gbps"),
             (
                 "ends = [\"b\", \"switch\"]",

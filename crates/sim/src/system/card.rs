@@ -18,7 +18,7 @@ use super::headers;
 use super::journey::Leg;
 use super::ledger::Reason;
 use super::message::{Interrupt, Message};
-use super::part::Part;
+use super::part::{Kind, Part};
 use super::protect::{Protection, ProtectionLane, ProtectionUsage, Verdict};
 use super::server::{Server, Usage};
 use super::times::Times;
@@ -329,11 +329,16 @@ impl Card {
     /// Its parts, in the order of their places; the wire is the last.
     pub fn parts(&self) -> Vec<Part> {
         let shared = self.shared.iter();
-        let shared = shared.map(|it| Part::server(&it.model.name, 1, it.server.usage()));
+        let shared = shared.map(|it| Part::server(Kind::Bus, &it.model.name, 1, it.server.usage()));
         let stages = self.stages.iter().map(|it| Part {
             waited_ps: it.waited_ps,
             waiting_max: it.server.usage().waiting_max + it.held_max,
-            ..Part::server(&it.model.name, it.model.lanes, it.server.usage())
+            ..Part::server(
+                Kind::Stage,
+                &it.model.name,
+                it.model.lanes,
+                it.server.usage(),
+            )
         });
         let bus = Part {
             dropped: self.usage.no_descriptor,

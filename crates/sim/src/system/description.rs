@@ -108,6 +108,9 @@ pub struct HostText {
     pub merge: Option<u32>,
     /// True if frames with wrong checksums are dropped.
     pub checksums: Option<bool>,
+    /// The share by which each time of a core may be longer or shorter, evenly, by the seed: 0 to below 1.
+    #[serde(default)]
+    pub jitter: f64,
     /// Digests that the host's cores compute.
     pub digest: Option<DigestText>,
     /// Ports that it listens at.
@@ -182,6 +185,9 @@ pub struct ConnectText {
     /// When it is opened.
     #[serde(default)]
     pub at_us: f64,
+    /// The time by which it may be opened later, evenly, by the seed.
+    #[serde(default)]
+    pub spread_us: f64,
     /// `send` or `ask`.
     pub application: String,
     /// The bytes that are sent.
@@ -399,6 +405,9 @@ impl HostText {
         if cores == 0 {
             return refuse(at("cores: a host has a core"));
         }
+        if !(0.0..1.0).contains(&self.jitter) {
+            return refuse(at("jitter: it is a share, from 0 to below 1"));
+        }
         Ok(HostModel {
             cores,
             send_ps: ns(&at("send_ns"), self.send_ns, usual.send_ps)?,
@@ -410,6 +419,7 @@ impl HostText {
             checksums: self.checksums.unwrap_or(usual.checksums),
             digest_ps: ns(&at("digest.job_ns"), digest.map(|it| it.job_ns), 0)?,
             digest_byte_ps: digest.map_or(0, |it| it.byte_ps),
+            jitter_ppm: (self.jitter * 1e6).round() as u32,
         })
     }
 }

@@ -173,8 +173,7 @@ impl Frame {
 
     /// The bytes behind the headers, without a trailer: those of a datagram may begin in [`Frame::head`].
     pub fn payload_bytes(&self) -> usize {
-        let is_datagram = self.ipv4().is_some_and(|(.., protocol)| protocol == UDP);
-        let more = match is_datagram {
+        let more = match self.is_datagram() {
             true => usize::from(self.head_bytes).saturating_sub(UDP_HEAD_BYTES),
             false => 0,
         };
@@ -205,6 +204,12 @@ impl Frame {
             Ipv4Addr::from(<[u8; 4]>::try_from(&head[from..from + 4]).expect("four bytes"))
         };
         is_ipv4.then(|| (at(26), at(30), head[23]))
+    }
+
+    /// True if it is a packet of UDP over IPv4.
+    #[inline]
+    pub fn is_datagram(&self) -> bool {
+        self.head[23] == UDP && self.ipv4().is_some()
     }
 
     /// The bytes of Ethernet header and IPv4 packet together, as the IPv4 header says; `None` if it is no IPv4 packet.

@@ -20,7 +20,7 @@ use super::headers::{self, Address, Numbers};
 use super::journey::Leg;
 use super::ledger::Reason;
 use super::message::Message;
-use super::part::Part;
+use super::part::{Kind, Part};
 use super::protect::{Protection, ProtectionUsage, Verdict};
 use super::times::Times;
 use super::watch::{Account, Watch};
@@ -53,6 +53,8 @@ pub struct HostModel {
     pub digest_ps: u64,
     /// A core's time for each byte that is digested.
     pub digest_byte_ps: u64,
+    /// Millionths by which each time of a core may be longer or shorter, evenly: caches, the scheduler, other work.
+    pub jitter_ppm: u32,
 }
 
 impl Default for HostModel {
@@ -70,6 +72,7 @@ impl Default for HostModel {
             checksums: true,
             digest_ps: 0,
             digest_byte_ps: 0,
+            jitter_ppm: 0,
         }
     }
 }
@@ -271,6 +274,7 @@ pub struct Host {
     account: Account,
     watch: Watch,
     keeps: bool,
+    random: SplitMix64,
 }
 
 /// The tokens of timers: a core's number, then an opening, a flow, a source, a flow's next request.
@@ -306,6 +310,25 @@ impl Host {
             account: Account::default(),
             watch: Watch::default(),
             keeps: false,
+            random: SplitMix64::new(0),
+        }
+    }
+
+    /// The same, with jitter that this seed determines.
+    #[must_use]
+    pub fn seeded(mut self, seed: u64) -> Self {
+        self.random = SplitMix64::new(seed);
+        self
+    }
+
+    /// A core's time, longer or shorter by the host's jitter.
+    fn jittered_ps(&mut self, cost_ps: u64) -> u64 {
+        match self.model.jitter_ppm {
+            0 => cost_ps,
+            ppm => {
+                let factor = 1.0 + f64::from(ppm) / 1e6 * (2.0 * self.random.unit() - 1.0);
+                (cost_ps as f64 * factor).round() as u64
+            }
         }
     }
 
@@ -340,6 +363,7 @@ impl Host {
     /// Its parts, in the order of their places.
     pub fn parts(&self) -> Vec<Part> {
         vec![Part {
+            kind: Kind::Cores,
             lanes: self.cores.len(),
             jobs: self.usage.sent + self.usage.received,
             busy_ps: self.usage.busy_ps,
@@ -482,7 +506,7 @@ impl Host {
                 }
             },
         };
-        let cost_ps = cost_ps + interrupts_ps;
+        let cost_ps = self.jittered_ps(cost_ps + interrupts_ps);
         self.usage.busy_ps += cost_ps;
         self.cores[core].current = Some(work);
         context.wake_at(now_ps + cost_ps, core as u64);
@@ -756,7 +780,7 @@ impl Host {
 
     /// The core of a frame: that of its connection, its service or its source, so that its order is kept.
     fn core_of(&self, frame: &Frame) -> usize {
-        if let Some((.., UDP)) = frame.ipv4() {
+        if frame.is_datagram() {
             let port = headers::ports(frame.head()).map_or(0, |(_, to)| to);
             return self.core_of_datagram(port);
         }

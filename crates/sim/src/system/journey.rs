@@ -149,8 +149,7 @@ impl Journey {
     pub fn pass(&mut self, place: Place, leg: Leg, now_ps: u64) -> u64 {
         let from_ps = self.counted_ps;
         let took_ps = now_ps - from_ps;
-        self.legs_ps[leg as usize] += took_ps;
-        self.counted_ps = now_ps;
+        self.count(leg, now_ps);
         if let Some(watched) = &mut self.hops
             && took_ps > 0
         {
@@ -161,6 +160,13 @@ impl Journey {
             });
         }
         from_ps
+    }
+
+    /// As [`Journey::pass`], of a frame that is not watched.
+    #[inline]
+    pub fn count(&mut self, leg: Leg, now_ps: u64) {
+        self.legs_ps[leg as usize] += now_ps - self.counted_ps;
+        self.counted_ps = now_ps;
     }
 
     /// The time of a leg so far, in picoseconds.

@@ -3,9 +3,26 @@
 use super::server::Usage;
 use super::wire::WireUsage;
 
+/// The kinds of parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The cores of a host.
+    Cores,
+    /// A stage of a card.
+    Stage,
+    /// DMA, or a memory or a bus that a card's stages share.
+    Bus,
+    /// The sending end of a wire.
+    Wire,
+    /// A part that only takes time.
+    Passive,
+}
+
 /// The use of a part over a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
+    /// Its kind.
+    pub kind: Kind,
     /// Its name within its component.
     pub name: String,
     /// The jobs that it serves at a time; none if it serves nothing and only takes time, such as a bus without a rate.
@@ -26,6 +43,7 @@ impl Part {
     /// A part that only takes time.
     pub fn passive(name: impl Into<String>) -> Self {
         Self {
+            kind: Kind::Passive,
             name: name.into(),
             lanes: 0,
             jobs: 0,
@@ -44,8 +62,9 @@ impl Part {
     }
 
     /// A server.
-    pub fn server(name: impl Into<String>, lanes: usize, usage: Usage) -> Self {
+    pub fn server(kind: Kind, name: impl Into<String>, lanes: usize, usage: Usage) -> Self {
         Self {
+            kind,
             lanes,
             jobs: usage.jobs,
             busy_ps: usage.busy_ps,
@@ -59,6 +78,7 @@ impl Part {
     /// The sending end of a wire.
     pub fn wire(name: impl Into<String>, usage: WireUsage) -> Self {
         Self {
+            kind: Kind::Wire,
             lanes: 1,
             jobs: usage.sent,
             busy_ps: usage.busy_ps,

@@ -11,7 +11,7 @@ use super::trace::{Direction, Trace};
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     first: u16,
-    /// True if frames that begin here keep their stretches.
+    /// True if frames that begin here keep their stretches, as do those that come here then: a system is observed whole or not at all.
     keeps: bool,
     begun: u64,
     trace: Option<Arc<Mutex<Trace>>>,
@@ -19,11 +19,11 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// An observer of the parts from this place on. Frames that begin there keep their stretches if `keeps`.
+    /// An observer of the parts from this place on. Frames that begin there keep their stretches if `keeps`, or if there is a trace.
     pub fn new(first: Place, keeps: bool, trace: Option<Arc<Mutex<Trace>>>) -> Self {
         Self {
             first: first.0,
-            keeps,
+            keeps: keeps || trace.is_some(),
             trace,
             ..Self::default()
         }
@@ -53,19 +53,25 @@ impl Watch {
     /// Counts a frame's time since the last call for this leg, in this part.
     #[inline]
     pub fn pass(&self, frame: &mut Frame, part: u16, leg: Leg, until_ps: u64) {
-        self.pass_at(frame, self.place(part), leg, until_ps);
+        match self.keeps {
+            true => self.pass_at(frame, self.place(part), leg, until_ps),
+            false => frame.journey.count(leg, until_ps),
+        }
     }
 
     /// As [`Watch::pass`], in the part that the frame was in before: the wire by which it came.
     #[inline]
     pub fn arrive(&self, frame: &mut Frame, until_ps: u64) {
+        if !self.keeps {
+            return frame.journey.count(Leg::Propagation, until_ps);
+        }
         let last = frame.journey.hops().last();
         let place = last.map_or(self.place(0), |it| it.place);
         self.pass_at(frame, place, Leg::Propagation, until_ps);
         self.capture(Direction::In, until_ps, frame);
     }
 
-    #[inline]
+    #[inline(never)]
     fn pass_at(&self, frame: &mut Frame, place: Place, leg: Leg, until_ps: u64) {
         let from_ps = frame.journey.pass(place, leg, until_ps);
         if self.trace.is_some() && until_ps > from_ps {

@@ -1,7 +1,5 @@
 //! `dpb sim describe`: a system as a drawing.
 
-use std::path::PathBuf;
-
 use dpb_sim::system::{Description, WaysOut};
 
 use super::source::{BACKEND, assemble_part, read};
@@ -10,21 +8,19 @@ use crate::exit::Failure;
 use crate::output;
 
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Example:\n  dpb sim describe crates/sim/systems/card.toml | dot -Tsvg > system.svg"
-)]
+#[command(after_help = "Example:\n  dpb sim describe card | dot -Tsvg > system.svg")]
 pub(super) struct Args {
-    /// The system: a TOML file
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// The system: a file, or the name of one that comes with dpb
+    #[arg(value_name = "NAME")]
+    system: String,
 }
 
 /// Prints the system as a graph.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
-    let description = read(&args.file)?;
+    let description = read(&args.system, &[])?;
     // A system that cannot be put together is not drawn.
     let ways = WaysOut::default();
-    assemble_part(&description, &args.file, BACKEND, 1, 1, ways, globals)?;
+    assemble_part(&description, &args.system, BACKEND, 1, 1, ways, globals)?;
     let mut text = "graph system {\n  node [shape=box]\n".to_owned();
     for host in &description.host {
         let digest = host.digest.as_ref();
@@ -60,6 +56,7 @@ fn station(description: &Description, name: &str, more: Option<String>) -> Strin
     let mut lines = vec![name.to_owned()];
     lines.extend(more);
     let stages = card.into_iter().flat_map(|card| &card.stage);
-    lines.extend(stages.map(|stage| format!("card: {} x {}", stage.lanes, stage.name)));
+    lines
+        .extend(stages.map(|stage| format!("card: {} x {}", stage.lanes.unwrap_or(1), stage.name)));
     format!("  {:?} [label={:?}]\n", name, lines.join("\n"))
 }

@@ -13,8 +13,8 @@ use dpb_sim::kernel::RunError;
 use dpb_sim::system::{CutLink, Description, Gate, GateWatch, System, WaysOut};
 
 use super::samples::Samples;
-use super::source::{BACKEND, assemble_part, read};
-use super::tables::print_tables;
+use super::source::{BACKEND, assemble_part, model, read};
+use super::tables;
 use crate::args::{self, List};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
@@ -27,17 +27,18 @@ use links::{Joint, LinkFlags};
                   one of the two processes listens, the other connects. The peer is another `dpb sim join`, or any simulator that speaks SimBricks' protocol for Ethernet, version 1.\n\
                   Synchronised processes do what one process does, to the picosecond: the same file and seed give the same counts. The latency of a link is its file's; each \
                   side adds its own to what it sends.\n\
-                  A process whose hosts have all finished stays for --linger, then says TERMINATE and ends; one without hosts stays until all its peers have ended.\n\
+                  A process whose hosts have all finished stays for --linger, then says TERMINATE and ends; one without hosts stays until all its peers have ended. \
+                  Sources of datagrams are for systems in one process alone.\n\
                   Exit 1: a peer ended without a word, was silent, or broke the protocol. Exit 3: nobody came.\n\
                   Example, in two terminals:\n  \
-                  dpb sim join crates/sim/systems/card.toml --here server --listen /tmp/link\n  \
-                  dpb sim join crates/sim/systems/card.toml --here 'switch,client 0,client 1' --connect /tmp/link\n\
+                  dpb sim join card --here server --listen /tmp/link\n  \
+                  dpb sim join card --here 'switch,client 0,client 1' --connect /tmp/link\n\
                   With several links, each is named: --listen 'client 0-switch=/tmp/a' --listen 'client 1-switch=/tmp/b'"
 )]
 pub(super) struct Args {
-    /// The system: a TOML file, the same for all processes
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// The system, the same for all processes: a file, or the name of one that comes with dpb
+    #[arg(value_name = "NAME")]
+    system: String,
     /// The parts that this process has: hosts and switches
     #[arg(long, value_name = "NAMES", value_parser = args::words)]
     here: List<String>,
@@ -67,7 +68,7 @@ const LINGER_WITH_FAULTS: Duration = Duration::from_secs(1);
 
 /// Runs the parts.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
-    let description = read(&args.file)?;
+    let description = read(&args.system, &[])?;
     let (here, cut) = args.parts(&description)?;
     let joints = args.links.joints(&cut)?;
     let mut store = match &args.out {
@@ -91,7 +92,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let ended = system.run_beside(&watched, linger_ps);
     let finished = ended.map_err(|why| failure(&why))?;
     watched.iter().for_each(GateWatch::farewell);
-    let record = args.record(&description, &system, &watches, finished)?;
+    let (record, samples) = args.record(&description, &system, &watches, finished)?;
     if let Some(store) = &mut store {
         store
             .append(&record)
@@ -100,8 +101,11 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     match globals.format() {
         Format::Json => output::print_json(&record)?,
         format => {
-            print_tables(format, &system, &record)?;
+            tables::print(format, &samples)?;
             print_links(format, &watches)?;
+            if let Some(said) = tables::completion(&record) {
+                output::print(&said)?;
+            }
         }
     }
     match record.outcome {
@@ -123,8 +127,8 @@ impl Args {
         &self,
         description: &Description,
     ) -> Result<(BTreeSet<String>, Vec<CutLink>), Failure> {
-        let file = self.file.display();
-        let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{file}: {why}"));
+        let system = &self.system;
+        let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{system}: {why}"));
         if let Some(real) = description.real.first() {
             let why = format!(
                 "`{}` is a real host; `dpb sim live` runs such systems",
@@ -149,7 +153,7 @@ impl Args {
     ) -> Result<System, Failure> {
         assemble_part(
             description,
-            &self.file,
+            &self.system,
             &self.backend,
             self.seed,
             self.threads,
@@ -184,15 +188,16 @@ impl Args {
         Ok((ways, watches))
     }
 
+    /// The record, and the figures that tables have.
     fn record(
         &self,
         description: &Description,
         system: &System,
         watches: &[(CutLink, GateWatch)],
         finished: bool,
-    ) -> Result<Record, Failure> {
-        let file = self.file.display();
-        let model = format!("parts of the system {file}");
+    ) -> Result<(Record, Samples), Failure> {
+        let name = &self.system;
+        let model = model(&format!("parts of the system {name}"), description);
         let evidence = match self.links.unsynchronised {
             false => Evidence::Simulated { model },
             true => Evidence::Emulated {
@@ -200,17 +205,15 @@ impl Args {
             },
         };
         let mut record = Record::new("sim join", evidence, self.seed)
-            .with("system", file.to_string())
+            .with("system", name.as_str())
             .with("here", self.here.0.join(","))
             .with("threads", self.threads)
             .with("backend", self.backend.as_str());
         let mut samples = Samples::default();
-        if system.hosts().next().is_none() {
-            samples.add_counts(system, &mut record);
-        } else if let Err(wrong) = samples.add(system, &mut record)
+        if let Err(wrong) = samples.add(system, &mut record)
             && !description.link.iter().any(|link| link.flip.is_some())
         {
-            return Err(wrong);
+            return Err(Failure::check(wrong));
         }
         for (link, watch) in watches {
             let usage = watch.usage();
@@ -224,9 +227,7 @@ impl Args {
                 record.counts.insert(format!("{link}: {name}"), count);
             }
         }
-        for (name, values) in samples.0 {
-            record.sample(name, values);
-        }
+        samples.keep(&mut record);
         record.check = Some(Check {
             against: "each payload byte, by the function of seed and offset that its sender had"
                 .to_owned(),
@@ -244,7 +245,7 @@ impl Args {
             );
             record = record.without_numbers(Outcome::Failed { reason });
         }
-        Ok(record)
+        Ok((record, samples))
     }
 }
 

@@ -31,9 +31,9 @@ use crate::{Globals, interrupt};
                   dpb sim live crates/sim/systems/live.toml --seconds 30"
 )]
 pub(super) struct Args {
-    /// The system: a TOML file with real hosts; crates/sim/systems/live.toml is one
+    /// The system: a file with real hosts; crates/sim/systems/live.toml is one
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    system: String,
     /// Run for so long at most [default: until an interrupt]
     #[arg(long, value_name = "TIME", value_parser = args::duration)]
     seconds: Option<Duration>,
@@ -54,16 +54,16 @@ const STEP_PS: u64 = 20_000_000_000;
 /// Runs the system.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     interrupt::flag();
-    let description = read(&args.file)?;
+    let description = read(&args.system, &[])?;
     if description.real.is_empty() {
         return Err(Failure::usage(format!(
             "{}: no host is real ([[real]]); `dpb sim run` runs systems that are modelled whole",
-            args.file.display()
+            args.system
         )));
     }
     let assemble = |ways| {
-        let (file, backend) = (&args.file, &args.backend);
-        assemble_part(&description, file, backend, args.seed, 1, ways, globals)
+        let (system, backend) = (&args.system, &args.backend);
+        assemble_part(&description, system, backend, args.seed, 1, ways, globals)
     };
     // What is wrong with the file is said before a port is made.
     assemble(WaysOut::default())?;
@@ -86,10 +86,10 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let ended = until_end(&mut system, &live, args.seconds);
     let by = format!(
         "the system {} on the wall clock, with real hosts",
-        args.file.display()
+        args.system
     );
     let mut record = Record::new("sim live", Evidence::Emulated { by }, args.seed)
-        .with("system", args.file.display().to_string())
+        .with("system", args.system.as_str())
         .with("backend", args.backend.as_str());
     shown::fill(&mut record, &system, &live);
     if let Err(error) = &ended {

@@ -3,7 +3,7 @@
 use super::{Host, SOURCE};
 use crate::kernel::Context;
 use crate::system::datagrams::{Reception, Service, ServiceModel, Source, SourceModel};
-use crate::system::frame::{Frame, UDP};
+use crate::system::frame::Frame;
 use crate::system::headers::{self, Address};
 use crate::system::journey::flow_number;
 use crate::system::ledger::Reason;
@@ -51,8 +51,11 @@ impl Host {
         frame: &Frame,
         context: &mut Context<'_, Message>,
     ) -> bool {
+        if !frame.is_datagram() {
+            return false;
+        }
         let now_ps = context.now_ps();
-        let Some((source, destination, UDP)) = frame.ipv4() else {
+        let Some((source, destination, _)) = frame.ipv4() else {
             return false;
         };
         let Some((from_port, to_port)) = headers::ports(frame.head()) else {
