@@ -393,9 +393,14 @@ impl Card {
     }
 
     /// Moves a frame over something that is shared; says when it is there.
+    #[inline]
     fn cross(&mut self, crossing: Crossing, now_ps: u64, frame: &mut Frame) -> u64 {
         let Shared { model, server } = &mut self.shared[crossing.shared];
-        let bytes = (frame.bytes() as u64 * crossing.permille).div_ceil(1000);
+        let bytes = match crossing.permille {
+            // As DMA does: no division for each frame.
+            1000 => frame.bytes() as u64,
+            permille => (frame.bytes() as u64 * permille).div_ceil(1000),
+        };
         // The queue has no bound.
         let served = server.serve(now_ps, bytes * model.byte_ps);
         let (begin_ps, end_ps) = served.map_or((now_ps, now_ps), |it| (it.begin_ps, it.end_ps));

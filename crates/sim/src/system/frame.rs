@@ -105,6 +105,7 @@ impl Frame {
     ///
     /// # Panics
     /// If the headers are longer than [`HEAD_BYTES_MAX`].
+    #[inline]
     pub fn over(
         spent: Option<Box<Self>>,
         head: &[u8],
