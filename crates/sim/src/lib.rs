@@ -10,12 +10,14 @@
 //!
 //! * [`kernel`]: components on virtual time in picoseconds, on one thread or on several with the same results.
 //! * [`system`]: hosts, cards, switches, links; a TOML file becomes a system ([`system::System`]).
+//! * [`beside`]: programs that were measured, beside a server that their records were fed to.
 //! * [`tcp`]: TCP endpoints as state machines.
 //! * [`simbricks`]: endpoints of SimBricks' protocol, for other simulators; [`system::Gate`] leads a part out by one, [`system::Live`] to real hosts.
 //!
 //! Results are always real; only time and faults are made up. Both are deterministic: the same calls in the same order
 //! give the same times and faults (over a synchronous backend; a pool inside adds its own order).
 
+pub mod beside;
 pub mod families;
 pub mod faulty;
 pub mod kernel;

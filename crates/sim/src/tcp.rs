@@ -59,6 +59,7 @@ mod statistics;
 
 pub use config::{Algorithm, Config, Growth, MICROSECOND_PS, MILLISECOND_PS, Reading, SECOND_PS};
 pub use endpoint::Endpoint;
+pub(crate) use ranges::Ranges;
 pub use receiver::Receiver;
 pub use segment::{
     Flags, IPV4_HEADER_BYTES, SACK_BLOCKS_MAX, Segment, SequenceNumbers, TCP_HEADER_BYTES,

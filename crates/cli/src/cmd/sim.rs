@@ -1,5 +1,6 @@
 //! `dpb sim`: systems of hosts, cards and a network on virtual time, in one process or several, and on the wall clock with real hosts.
 
+mod beside;
 mod describe;
 mod join;
 mod live;
@@ -8,6 +9,7 @@ mod samples;
 mod settings;
 mod source;
 mod tables;
+mod traces;
 
 use clap::Subcommand;
 
@@ -30,6 +32,8 @@ enum Verb {
     Run(run::Args),
     /// Draw a system, as Graphviz's dot reads it
     Describe(describe::Args),
+    /// Lay measured programs on packets beside a model that their own records were fed to
+    Beside(beside::Args),
     /// Run the parts of a system that this process has, joined to other simulators over SimBricks' protocol
     Join(join::Args),
     /// Run a system with real hosts, whose packets pass modelled cards as the wall clock goes
@@ -41,6 +45,7 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     match args.verb {
         Verb::Run(args) => run::run(&args, globals),
         Verb::Describe(args) => describe::run(&args, globals),
+        Verb::Beside(args) => beside::run(&args, globals),
         Verb::Join(args) => join::run(&args, globals),
         Verb::Live(args) => live::run(&args, globals),
     }

@@ -1,5 +1,7 @@
 //! A described system, put together and run.
 
+pub mod report;
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -7,16 +9,25 @@ use std::sync::Arc;
 use dpb_core::random::SplitMix64;
 use dpb_core::{Operator, SetupError};
 
+use super::card::{self, Card, CardModel};
 use super::cut::{WaysOut, have_ended};
-use super::description::{Description, DescriptionError, DigestText, PCIE_PS, picoseconds, refuse};
-use super::{
-    Address, Card, CardModel, GateWatch, Host, Listening, Message, Opening, Protection, Real,
-    Switch, Wire, card, host, real,
-};
+use super::description::{Description, DigestText, HostText, PCIE_PS};
+use super::gate::GateWatch;
+use super::headers::Address;
+use super::host::{self, Host, Listening, Opening};
+use super::message::Message;
+use super::protect::Protection;
+use super::real::{self, Real};
+use super::refusal::{DescriptionError, picoseconds, refuse};
+use super::switch::Switch;
+use super::wire::Wire;
 use crate::kernel::{ComponentId, Kernel, MILLISECOND_PS, Plan, RunError, SECOND_PS, WiringError};
 use building::{Building, Station};
+use datagrams::{services_of, sources_of};
 
 mod building;
+mod datagrams;
+mod observing;
 
 /// Prepares an operator by its name: the digests of a system.
 pub type Prepare<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn Operator>, SetupError>;
@@ -81,6 +92,9 @@ impl System {
         threads: usize,
         mut ways: WaysOut,
     ) -> Result<Self, DescriptionError> {
+        if let Some(here) = &ways.here {
+            description.cut_links(here)?;
+        }
         let links = links(description, &names(description)?)?;
         let mut building = Building::new(description, prepare, seed, &links);
         let hosts = building.add_hosts(&ways)?;
@@ -101,7 +115,7 @@ impl System {
         })
     }
 
-    /// Runs until all applications have finished, or the limit is reached. True if they have finished.
+    /// Runs until all applications have finished, and no datagram is under way, or the limit is reached. True if they have finished.
     ///
     /// # Errors
     /// If a part fails.
@@ -109,7 +123,7 @@ impl System {
         // In steps, whose ends are the same however many threads there are.
         while self.kernel.now_ps() < self.limit_ps {
             self.step()?;
-            if self.has_finished() {
+            if self.has_finished() && report::in_flight(self) == 0 {
                 return Ok(true);
             }
         }
@@ -149,7 +163,7 @@ impl System {
         self.kernel.run_until(end_ps)
     }
 
-    /// True if the connections of all hosts that are here were opened, from either end, and have finished.
+    /// True if the connections of all hosts that are here were opened, from either end, and have finished, and all datagrams have left.
     pub fn has_finished(&self) -> bool {
         let mut hosts = self.hosts().zip(&self.awaited);
         hosts.all(|((_, host), &awaited)| host.has_finished(awaited))
@@ -231,11 +245,19 @@ fn names(description: &Description) -> Result<BTreeMap<&str, Part>, DescriptionE
     Ok(names)
 }
 
-/// The work of each host, in thousands of frames that its connections send and receive. A frame is about five events at a host, five at its card, and one at each
+/// The work of each host, in thousands of frames that its connections and its sources of datagrams send and receive. A frame is about five events at a host, five at its card, and one at each
 /// switch.
 fn weights(description: &Description) -> Vec<u64> {
     let mut frames = vec![1; description.host.len()];
     for (number, host) in description.host.iter().enumerate() {
+        for offer in &host.offer {
+            let to = description.host.iter().position(|it| it.name == offer.to);
+            let frames_of_each = 1 + u64::from(offer.answered);
+            let thousands = (offer.count / 1000).clamp(1, 1 << 32) * frames_of_each;
+            for end in [Some(number), to].into_iter().flatten() {
+                frames[end] += thousands;
+            }
+        }
         for connect in &host.connect {
             let asked = connect.request_bytes.unwrap_or(0) + connect.answer_bytes.unwrap_or(0);
             let asked = connect
@@ -258,6 +280,34 @@ fn weights(description: &Description) -> Vec<u64> {
 struct Links(Vec<[End; 2]>);
 
 impl Links {
+    /// The hosts that send or take datagrams, each with the port of the switch that the shortest way from the host comes in at.
+    fn ways_from(&self, description: &Description, switch: usize) -> Vec<(usize, usize)> {
+        let hosts = description.host.len();
+        let switches = hosts..hosts + description.switch.len();
+        let mut ways = Vec::new();
+        for host in (0..hosts).filter(|&it| description.has_datagrams(it)) {
+            let mut seen = BTreeMap::from([(host, None)]);
+            let mut waiting = std::collections::VecDeque::from([host]);
+            while let Some(part) = waiting.pop_front() {
+                for (_, link) in self.of(part) {
+                    let other = self.0[link].iter().find(|end| end.part != part);
+                    let Some(end) = other.filter(|end| !seen.contains_key(&end.part)) else {
+                        continue;
+                    };
+                    seen.insert(end.part, Some(end.port));
+                    // A host hands nothing on.
+                    if switches.contains(&end.part) {
+                        waiting.push_back(end.part);
+                    }
+                }
+            }
+            if let Some(Some(port)) = seen.get(&(hosts + switch)) {
+                ways.push((host, *port));
+            }
+        }
+        ways
+    }
+
     /// The ports of a part, each with its link.
     fn of(&self, part: usize) -> Vec<(usize, usize)> {
         let ends = self.0.iter().enumerate();
@@ -359,8 +409,8 @@ fn host_of(
             return refuse(format!("`{}` connects to itself", text.name));
         }
         let spread_ps = picoseconds("spread_us", connect.spread_us, 1e6)?;
-        let seed = seed_of(seed, &format!("connections of {}", text.name), count);
-        let late_ps = SplitMix64::new(seed).unit() * spread_ps as f64;
+        let late = seed_of(seed, &format!("connections of {}", text.name), count);
+        let late_ps = SplitMix64::new(late).unit() * spread_ps as f64;
         openings.push(Opening {
             at_ps: picoseconds("at_us", connect.at_us, 1e6)? + late_ps as u64,
             port: 40_000 + count as u16,
@@ -368,7 +418,7 @@ fn host_of(
                 port: connect.port,
                 ..address(to)
             },
-            application: connect.application()?,
+            application: connect.application(seed_of(seed, &text.name, REQUESTS + count))?,
             config,
         });
     }
@@ -391,8 +441,22 @@ fn host_of(
         listening?,
         protection,
     );
-    Ok(host.seeded(seed_of(seed, &format!("cores of {}", text.name), 0)))
+    let host = host.seeded(seed_of(seed, &format!("cores of {}", text.name), 0));
+    let sources = sources_of(description, number, seed)?;
+    let host = host.with_datagrams(sources, services_of(text, description)?);
+    Ok(
+        match text.digest.as_ref().map(DigestText::times).transpose()? {
+            Some(Some(times)) => host.with_digest_times(times, seed_of(seed, &text.name, DIGESTS)),
+            _ => host,
+        },
+    )
 }
+
+/// Places of seeds, apart from those of a part's wires.
+const REQUESTS: usize = 1 << 16;
+const DATAGRAMS: usize = 2 << 16;
+const STAGES: usize = 3 << 16;
+const DIGESTS: usize = 4 << 16;
 
 /// The card of a host, and the latency between both.
 fn card_of(
@@ -400,6 +464,7 @@ fn card_of(
     host: &str,
     wire: Wire,
     prepare: Prepare<'_>,
+    seed: u64,
 ) -> Result<(Card, u64), DescriptionError> {
     let Some(text) = description.card.iter().find(|it| it.host == host) else {
         return Ok((
@@ -408,15 +473,19 @@ fn card_of(
         ));
     };
     let (model, pcie_ps) = text.model()?;
-    let stages: Result<Vec<_>, _> = text.stage.iter().map(|stage| stage.model()).collect();
-    let stages = stages?;
+    let stages = text.stage.iter().enumerate().map(|(number, stage)| {
+        let seed = seed_of(seed, host, STAGES + number);
+        stage.model(text, seed)
+    });
+    let stages = stages.collect::<Result<Vec<_>, _>>()?;
     let protection = protection(text.digest.as_ref(), prepare)?;
     if protection.is_some() && stages.is_empty() {
         return refuse(format!(
             "the card of `{host}` computes digests, but has no stage that does"
         ));
     }
-    Ok((Card::new(model, wire, stages, protection), pcie_ps))
+    let card = Card::new(model, wire, stages, protection);
+    Ok((card.sharing(text.shared()?), pcie_ps))
 }
 
 #[cfg(test)]

@@ -1,16 +1,28 @@
 //! A network card between a host and a wire: rings, DMA, interrupts, and on the way of the frames engines and cores.
 //!
-//! A card without stages is a dumb one. A card whose frames pass a stage is a data-processing unit: on path with an engine alone, off path with cores and
-//! the card's memory before it. Frames of both directions share the stages.
+//! A card without stages is a dumb one. A card whose frames pass stages is a data-processing unit. **On path**, every frame passes them, in mirrored order when it comes
+//! in: an engine at the wire is the last before it and the first behind it. **Off path**, the first stage is a switch in the card, the next are cores, and engines behind
+//! them; frames take the same order in both directions, and a stage that names ports lets all other frames go by. Frames of both directions share the stages.
+//!
+//! Stages share memories and buses ([`SharedModel`]): a frame crosses them before its service, and whoever crosses the same one waits. The DMA engines of the two directions
+//! are two of them.
 
 use std::collections::VecDeque;
 
+use dpb_core::random::SplitMix64;
+
 use crate::kernel::{Component, Context};
 
-use super::frame::{Frame, Leg};
+use super::frame::Frame;
+use super::headers;
+use super::journey::Leg;
+use super::ledger::Reason;
 use super::message::{Interrupt, Message};
+use super::part::{Kind, Part};
 use super::protect::{Protection, ProtectionLane, ProtectionUsage, Verdict};
 use super::server::{Server, Usage};
+use super::times::Times;
+use super::watch::Watch;
 use super::wire::{Departure, Wire, WireUsage};
 
 /// The port towards the host.
@@ -29,6 +41,8 @@ pub struct CardModel {
     pub receive_descriptors: u32,
     /// Least time between two interrupts, in picoseconds.
     pub interrupt_gap_ps: u64,
+    /// True if frames that come in pass the stages in the opposite order: the stages lie on the path. Otherwise they pass them in the same one.
+    pub is_mirrored: bool,
 }
 
 impl Default for CardModel {
@@ -39,12 +53,40 @@ impl Default for CardModel {
             dma_byte_ps: 127,
             receive_descriptors: 512,
             interrupt_gap_ps: 20_000_000,
+            is_mirrored: true,
         }
     }
 }
 
-/// A stage that frames pass inside the card.
+/// A memory or a bus inside the card, which stages share: bytes cross it one after another.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedModel {
+    /// The name in records.
+    pub name: String,
+    /// Time for each byte, in picoseconds.
+    pub byte_ps: u64,
+    /// Time from the end of a transfer until it is there, in picoseconds; others cross meanwhile.
+    pub latency_ps: u64,
+}
+
+/// The number of the DMA engine from the host's memory among what stages share.
+pub const DMA_OUT: usize = 0;
+/// The number of the DMA engine to the host's memory.
+pub const DMA_IN: usize = 1;
+/// The names of both.
+pub const DMA_NAMES: [&str; 2] = ["DMA out", "DMA in"];
+
+/// A crossing of something that stages share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// Its number: [`DMA_OUT`], [`DMA_IN`], then those of the card.
+    pub shared: usize,
+    /// The bytes that cross for each thousand bytes of the frame: 2000 if it is written and read.
+    pub permille: u64,
+}
+
+/// A stage that frames pass inside the card.
+#[derive(Clone, Debug, PartialEq)]
 pub struct StageModel {
     /// The name in records.
     pub name: String,
@@ -52,12 +94,42 @@ pub struct StageModel {
     pub lanes: usize,
     /// Frames that may wait. One that comes from the wire and finds the queue full is dropped; one that comes from the host waits in its ring.
     pub waiting_max: usize,
-    /// Time for each frame, in picoseconds.
-    pub job_ps: u64,
-    /// Time for each byte, in picoseconds.
-    pub byte_ps: u64,
-    /// Time from the end of the service to the next stage, in which the lane is free: doorbells, a hop over the card's memory.
+    /// The time of service of a frame, by its bytes.
+    pub times: Times,
+    /// Time from the end of the service to the next stage, in which the lane is free: a hop over the card.
     pub latency_ps: u64,
+    /// Time for which a lane of the stage before rings this stage's doorbell for each frame; where there is none before, the frame alone takes it.
+    pub doorbell_ps: u64,
+    /// Shared memories and buses that a frame crosses before its service.
+    pub crosses: Vec<Crossing>,
+    /// The ports of TCP or UDP, at either end, whose frames pass the stage; all frames if none is named.
+    pub ports: Vec<u16>,
+    /// The seed of times that vary.
+    pub seed: u64,
+}
+
+impl StageModel {
+    /// A stage with these times, one lane, a queue of 256, which all frames pass.
+    pub fn new(name: impl Into<String>, times: Times) -> Self {
+        Self {
+            name: name.into(),
+            lanes: 1,
+            waiting_max: 256,
+            times,
+            latency_ps: 0,
+            doorbell_ps: 0,
+            crosses: Vec::new(),
+            ports: Vec::new(),
+            seed: 0,
+        }
+    }
+
+    fn takes(&self, frame: &Frame) -> bool {
+        self.ports.is_empty() || {
+            let ports = frame.ipv4().and_then(|_| headers::ports(frame.head()));
+            ports.is_some_and(|(from, to)| self.ports.contains(&from) || self.ports.contains(&to))
+        }
+    }
 }
 
 /// Counters of a card. `received` = `to_host` + `no_descriptor` + `stage_full` + those that protection refused, when nothing is under way.
@@ -82,10 +154,39 @@ pub struct CardUsage {
 struct Stage {
     model: StageModel,
     server: Server,
+    random: SplitMix64,
+    /// The time that frames waited for it, also those that it had no room for.
+    waited_ps: u64,
+    held_max: usize,
     /// The time at which the last frame of each direction left: frames of a direction keep their order.
     left_ps: [u64; 2],
     /// Frames from the host for which the queue had no room.
-    held: VecDeque<Box<Frame>>,
+    held: VecDeque<Held>,
+}
+
+/// A frame that a stage had no room for, and its step.
+struct Held {
+    frame: Box<Frame>,
+    step: usize,
+}
+
+/// The steps of both ways.
+fn steps(stages: &[Stage], is_mirrored: bool) -> [Vec<Step>; 2] {
+    let of = |order: &mut dyn Iterator<Item = usize>| {
+        let mut steps = Vec::new();
+        for stage in order {
+            let crosses = stages[stage].model.crosses.iter();
+            steps.extend(crosses.map(|&crossing| Step::Cross(crossing, stage)));
+            steps.push(Step::Serve(stage));
+        }
+        steps
+    };
+    let out = of(&mut (0..stages.len()));
+    let into = match is_mirrored {
+        true => of(&mut (0..stages.len()).rev()),
+        false => out.clone(),
+    };
+    [out, into]
 }
 
 /// The way of a frame through the card.
@@ -95,11 +196,35 @@ enum Way {
     In,
 }
 
-/// A frame on its way through the card, and the place that it comes to next: a stage, or behind the last.
+/// A step of a way.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Crossing what stages share, for a stage.
+    Cross(Crossing, usize),
+    /// The service of a stage.
+    Serve(usize),
+}
+
+/// A frame on its way through the card, and the step that comes next: of its way, or behind the last.
 struct Passing {
     frame: Box<Frame>,
     way: Way,
-    stage: usize,
+    step: usize,
+}
+
+/// Something that stages share.
+struct Shared {
+    model: SharedModel,
+    server: Server,
+}
+
+impl Shared {
+    fn new(model: SharedModel) -> Self {
+        Self {
+            model,
+            server: Server::new(1, usize::MAX),
+        }
+    }
 }
 
 /// A network card.
@@ -109,7 +234,9 @@ pub struct Card {
     wire: Wire,
     stages: Vec<Stage>,
     protection: Option<Protection>,
-    dma: [Server; 2],
+    shared: Vec<Shared>,
+    /// The steps of each way.
+    steps: [Vec<Step>; 2],
     passing: Vec<Option<Passing>>,
     spare: Vec<usize>,
     descriptors: u32,
@@ -119,6 +246,7 @@ pub struct Card {
     interrupted_ps: Option<u64>,
     is_armed: bool,
     usage: CardUsage,
+    watch: Watch,
 }
 
 /// The token of the timer that raises an interrupt; others are places in `passing`.
@@ -133,19 +261,33 @@ impl Card {
         stages: Vec<StageModel>,
         protection: Option<Protection>,
     ) -> Self {
-        let stages = stages.into_iter().map(|model| Stage {
-            server: Server::new(model.lanes, model.waiting_max),
-            model,
-            left_ps: [0; 2],
-            held: VecDeque::new(),
+        let stages: Vec<Stage> = stages
+            .into_iter()
+            .map(|model| Stage {
+                server: Server::new(model.lanes, model.waiting_max),
+                random: SplitMix64::new(model.seed),
+                model,
+                left_ps: [0; 2],
+                held: VecDeque::new(),
+                waited_ps: 0,
+                held_max: 0,
+            })
+            .collect();
+        let dma = DMA_NAMES.map(|name| {
+            Shared::new(SharedModel {
+                name: name.to_owned(),
+                byte_ps: model.dma_byte_ps,
+                latency_ps: model.dma_ps,
+            })
         });
         Self {
             descriptors: model.receive_descriptors,
+            steps: steps(&stages, model.is_mirrored),
             model,
             wire,
-            stages: stages.collect(),
+            stages,
             protection,
-            dma: [(); 2].map(|()| Server::new(1, usize::MAX)),
+            shared: dma.into(),
             passing: Vec::new(),
             spare: Vec::new(),
             news: Interrupt::default(),
@@ -153,7 +295,65 @@ impl Card {
             interrupted_ps: None,
             is_armed: false,
             usage: CardUsage::default(),
+            watch: Watch::default(),
         }
+    }
+
+    /// Gives the card memories and buses that its stages share, behind its DMA engines.
+    ///
+    /// # Panics
+    /// If a stage crosses one that there is not.
+    #[must_use]
+    pub fn sharing(mut self, shared: Vec<SharedModel>) -> Self {
+        self.shared.extend(shared.into_iter().map(Shared::new));
+        let crossings = self.stages.iter().flat_map(|it| &it.model.crosses);
+        let highest = crossings.map(|it| it.shared).max();
+        assert!(
+            highest.is_none_or(|it| it < self.shared.len()),
+            "each crossing has something to cross"
+        );
+        self
+    }
+
+    /// Lets observers see what the card does, and its wire.
+    pub fn watch_by(&mut self, own: Watch, wire: Watch) {
+        self.watch = own;
+        self.wire.watch_by(wire);
+    }
+
+    /// Its observers: its own, and that of its wire.
+    pub fn watches(&self) -> [&Watch; 2] {
+        [&self.watch, self.wire.watch()]
+    }
+
+    /// Its parts, in the order of their places; the wire is the last.
+    pub fn parts(&self) -> Vec<Part> {
+        let shared = self.shared.iter();
+        let shared = shared.map(|it| Part::server(Kind::Bus, &it.model.name, 1, it.server.usage()));
+        let stages = self.stages.iter().map(|it| Part {
+            waited_ps: it.waited_ps,
+            waiting_max: it.server.usage().waiting_max + it.held_max,
+            ..Part::server(
+                Kind::Stage,
+                &it.model.name,
+                it.model.lanes,
+                it.server.usage(),
+            )
+        });
+        let bus = Part {
+            dropped: self.usage.no_descriptor,
+            ..Part::passive("bus and interrupts")
+        };
+        let wire = Part::wire("wire", self.wire.usage());
+        shared.chain(stages).chain([bus, wire]).collect()
+    }
+
+    fn stage_part(&self, stage: usize) -> u16 {
+        (self.shared.len() + stage) as u16
+    }
+
+    fn bus_part(&self) -> u16 {
+        (self.shared.len() + self.stages.len()) as u16
     }
 
     /// Its counters so far.
@@ -174,7 +374,7 @@ impl Card {
 
     /// The use of DMA from the host's memory, and to it.
     pub fn dma(&self) -> [Usage; 2] {
-        [self.dma[0].usage(), self.dma[1].usage()]
+        [DMA_OUT, DMA_IN].map(|it| self.shared[it].server.usage())
     }
 
     /// The counters of its digests.
@@ -192,91 +392,168 @@ impl Card {
         context.wake_at(at_ps, place as u64);
     }
 
-    /// Moves a frame over PCIe; says when it is there.
-    fn transfer(&mut self, way: Way, now_ps: u64, frame: &mut Frame) -> u64 {
-        let cost_ps = frame.bytes() as u64 * self.model.dma_byte_ps;
-        let served = self.dma[way as usize].serve(now_ps, cost_ps);
-        let end_ps = served.map_or(now_ps, |it| it.end_ps) + self.model.dma_ps;
-        frame.journey.pass(Leg::Bus, end_ps);
+    /// Moves a frame over something that is shared; says when it is there.
+    #[inline]
+    fn cross(&mut self, crossing: Crossing, now_ps: u64, frame: &mut Frame) -> u64 {
+        let Shared { model, server } = &mut self.shared[crossing.shared];
+        let bytes = match crossing.permille {
+            // As DMA does: no division for each frame.
+            1000 => frame.bytes() as u64,
+            permille => (frame.bytes() as u64 * permille).div_ceil(1000),
+        };
+        // The queue has no bound.
+        let served = server.serve(now_ps, bytes * model.byte_ps);
+        let (begin_ps, end_ps) = served.map_or((now_ps, now_ps), |it| (it.begin_ps, it.end_ps));
+        let end_ps = end_ps + model.latency_ps;
+        let part = crossing.shared as u16;
+        if begin_ps > now_ps {
+            self.watch.waits(part, now_ps);
+            self.watch.goes(part, begin_ps);
+        }
+        self.watch.pass(frame, part, Leg::DmaQueue, begin_ps);
+        self.watch.pass(frame, part, Leg::Dma, end_ps);
         end_ps
     }
 
-    fn arrive(&mut self, passing: Passing, context: &mut Context<'_, Message>) {
+    fn transfer(&mut self, way: Way, now_ps: u64, frame: &mut Frame) -> u64 {
+        let crossing = Crossing {
+            shared: way as usize,
+            permille: 1000,
+        };
+        self.cross(crossing, now_ps, frame)
+    }
+
+    fn arrive(&mut self, mut passing: Passing, context: &mut Context<'_, Message>) {
+        let now_ps = context.now_ps();
+        loop {
+            let way = passing.way;
+            match self.steps[way as usize].get(passing.step).copied() {
+                None => return self.leave(passing.frame, way, context),
+                Some(Step::Cross(_, stage) | Step::Serve(stage))
+                    if !self.stages[stage].model.takes(&passing.frame) =>
+                {
+                    passing.step += 1;
+                }
+                Some(Step::Cross(crossing, _)) => {
+                    passing.step += 1;
+                    let there_ps = self.cross(crossing, now_ps, &mut passing.frame);
+                    return self.pass_at(there_ps, passing, context);
+                }
+                Some(Step::Serve(stage)) => return self.serve(stage, passing, context),
+            }
+        }
+    }
+
+    /// Lets a stage serve a frame.
+    fn serve(&mut self, at: usize, passing: Passing, context: &mut Context<'_, Message>) {
         let Passing {
             mut frame,
             way,
-            stage: number,
+            step,
         } = passing;
-        if number == self.stages.len() {
-            return self.leave(frame, way, context);
-        }
         let now_ps = context.now_ps();
-        let at = match way {
-            Way::Out => number,
-            Way::In => self.stages.len() - 1 - number,
-        };
         let computes = at + 1 == self.stages.len();
         let bytes = match (&self.protection, computes, way) {
             (Some(protection), true, Way::In) => protection.bytes_to_verify(&mut frame),
             (Some(protection), true, Way::Out) if !protection.is_to_protect(&frame) => 0,
             _ => frame.bytes(),
         };
+        let (before, behind) = self.doorbells(&frame, way, step, at);
+        let part = self.stage_part(at);
         let stage = &mut self.stages[at];
         if way == Way::Out && !stage.held.is_empty() {
-            stage.held.push_back(frame);
+            self.watch.waits(part, now_ps);
+            stage.held.push_back(Held { frame, step });
+            stage.held_max = stage.held_max.max(stage.held.len());
             return;
         }
         let cost_ps = match bytes {
             0 => 0,
-            bytes => stage.model.job_ps + bytes as u64 * stage.model.byte_ps,
+            bytes => stage.model.times.cost_ps(bytes as u64, &mut stage.random) + behind,
         };
         let Some(served) = stage.server.serve(now_ps, cost_ps) else {
             match way {
-                Way::In => self.usage.stage_full += 1,
-                Way::Out => self.hold(at, frame, context),
+                Way::In => {
+                    self.usage.stage_full += 1;
+                    let reason = Reason::StageFull;
+                    self.watch.dropped(part, &frame, reason, now_ps);
+                }
+                Way::Out => self.hold(at, Held { frame, step }, context),
             }
             return;
         };
+        let was_held = frame.journey.counted_ps() < now_ps;
+        stage.waited_ps += served.begin_ps - frame.journey.counted_ps();
+        if served.begin_ps > now_ps && !was_held {
+            self.watch.waits(part, now_ps);
+        }
+        if served.begin_ps > now_ps || was_held {
+            self.watch.goes(part, served.begin_ps);
+        }
         let left_ps = &mut stage.left_ps[way as usize];
         *left_ps = served.end_ps.max(*left_ps);
-        let end_ps = *left_ps + stage.model.latency_ps;
-        frame.journey.pass(Leg::EngineQueue, served.begin_ps);
-        frame.journey.pass(Leg::EngineWork, end_ps);
+        let end_ps = *left_ps + stage.model.latency_ps + before;
+        self.watch
+            .pass(&mut frame, part, Leg::EngineQueue, served.begin_ps);
+        self.watch
+            .pass(&mut frame, part, Leg::EngineWork, served.end_ps);
+        self.watch.pass(&mut frame, part, Leg::Hop, end_ps);
         if computes {
             match self.compute(&mut frame, way, context.local()) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.usage.refused += 1;
+                    self.watch.dropped(part, &frame, Reason::Digest, now_ps);
                     return;
                 }
                 Err(wrong) => return context.fail(wrong),
             }
         }
-        let passing = Passing {
-            frame,
-            way,
-            stage: number + 1,
+        let step = step + 1;
+        self.pass_at(end_ps, Passing { frame, way, step }, context);
+    }
+
+    /// The doorbells of a frame at a stage: its own, if nobody before rings it, and the one that the stage rings for the next.
+    fn doorbells(&self, frame: &Frame, way: Way, step: usize, at: usize) -> (u64, u64) {
+        let served = |step: &Step| match step {
+            Step::Serve(stage) => {
+                let model = &self.stages[*stage].model;
+                model.takes(frame).then_some(model.doorbell_ps)
+            }
+            Step::Cross(..) => None,
         };
-        self.pass_at(end_ps, passing, context);
+        let steps = &self.steps[way as usize];
+        let own = match steps[..step].iter().find_map(served) {
+            Some(_) => 0,
+            None => self.stages[at].model.doorbell_ps,
+        };
+        let next = steps[step + 1..].iter().find_map(served);
+        (own, next.unwrap_or(0))
     }
 
     /// Keeps a frame from the host until the stage has room.
-    fn hold(&mut self, at: usize, frame: Box<Frame>, context: &mut Context<'_, Message>) {
+    fn hold(&mut self, at: usize, held: Held, context: &mut Context<'_, Message>) {
+        let now_ps = context.now_ps();
+        let part = self.stage_part(at);
+        if held.frame.journey.counted_ps() == now_ps {
+            self.watch.waits(part, now_ps);
+        }
         let stage = &mut self.stages[at];
-        stage.held.push_back(frame);
-        let free_ps = stage.server.free_ps().max(context.now_ps() + 1);
+        stage.held.push_back(held);
+        stage.held_max = stage.held_max.max(stage.held.len());
+        let free_ps = stage.server.free_ps().max(now_ps + 1);
         context.wake_at(free_ps, HELD - at as u64);
     }
 
     /// Tries again with the frames that were kept.
     fn release(&mut self, at: usize, context: &mut Context<'_, Message>) {
-        for frame in std::mem::take(&mut self.stages[at].held) {
-            let passing = Passing {
-                frame,
-                way: Way::Out,
-                stage: at,
-            };
-            self.arrive(passing, context);
+        for Held { frame, step } in std::mem::take(&mut self.stages[at].held) {
+            let way = Way::Out;
+            if self.stages[at].held.is_empty() {
+                self.serve(at, Passing { frame, way, step }, context);
+            } else {
+                self.stages[at].held.push_back(Held { frame, step });
+            }
         }
     }
 
@@ -315,6 +592,9 @@ impl Card {
             },
             Way::In if self.descriptors == 0 => {
                 self.usage.no_descriptor += 1;
+                let part = self.bus_part();
+                let reason = Reason::NoDescriptor;
+                self.watch.dropped(part, &frame, reason, now_ps);
                 return;
             }
             Way::In => {
@@ -363,20 +643,21 @@ impl Card {
         }
         // Frames that are still on their way to memory wait for the next interrupt.
         let there = self.news.frames.iter();
-        let there = there.take_while(|it| it.journey.born_ps + it.journey.total_ps() <= now_ps);
+        let there = there.take_while(|it| it.journey.counted_ps() <= now_ps);
         let later = self.news.frames.split_off(there.count());
         let mut news = std::mem::take(&mut self.news);
         self.news.frames = later;
         if !news.frames.is_empty() || news.sent > 0 {
+            let part = self.bus_part();
             for frame in &mut news.frames {
-                frame.journey.pass(Leg::Interrupt, now_ps);
+                self.watch.pass(frame, part, Leg::Interrupt, now_ps);
             }
             self.usage.interrupts += 1;
             self.interrupted_ps = Some(now_ps);
             context.send(HOST, Message::Interrupt(Box::new(news)));
         }
         if let Some(next) = self.news.frames.first() {
-            let there_ps = next.journey.born_ps + next.journey.total_ps();
+            let there_ps = next.journey.counted_ps();
             self.arm_at(there_ps, context);
         }
         self.arm(context);
@@ -399,23 +680,24 @@ impl Component<Message> for Card {
         match (port, message) {
             (HOST, Message::Send(mut frame)) => {
                 self.usage.from_host += 1;
-                frame.journey.pass(Leg::Bus, now_ps);
+                self.watch
+                    .pass(&mut frame, self.bus_part(), Leg::Bus, now_ps);
                 let there_ps = self.transfer(Way::Out, now_ps, &mut frame);
                 let passing = Passing {
                     frame,
                     way: Way::Out,
-                    stage: 0,
+                    step: 0,
                 };
                 self.pass_at(there_ps, passing, context);
             }
             (HOST, Message::Refill(buffers)) => self.descriptors += buffers,
             (WIRE, Message::Frame(mut frame)) => {
                 self.usage.received += 1;
-                frame.journey.pass(Leg::Wire, now_ps);
+                self.wire.watch().arrive(&mut frame, now_ps);
                 let passing = Passing {
                     frame,
                     way: Way::In,
-                    stage: 0,
+                    step: 0,
                 };
                 self.arrive(passing, context);
             }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::description::{Description, DescriptionError, refuse};
+use super::description::Description;
 use super::gate::GateWatch;
 use super::message::Message;
+use super::refusal::{DescriptionError, refuse};
 use crate::kernel::Outside;
 
 /// A link of which one end alone is in this process.
@@ -61,7 +62,8 @@ impl Description {
     /// The links that are cut if these parts alone are in this process.
     ///
     /// # Errors
-    /// There is no part of a name, or a time of a link is none.
+    /// There is no part of a name, or a time of a link is none; or a link is cut and a host is a source of datagrams, of which each process alone knows what becomes
+    /// of those that end in it.
     pub fn cut_links(&self, here: &BTreeSet<String>) -> Result<Vec<CutLink>, DescriptionError> {
         let names: BTreeSet<&str> = self.part_names().collect();
         if let Some(name) = here.iter().find(|name| !names.contains(name.as_str())) {
@@ -79,7 +81,20 @@ impl Description {
                 });
             }
         }
+        let source = self.host.iter().find(|host| !host.offer.is_empty());
+        if let Some(source) = source.filter(|_| !cut.is_empty()) {
+            return refuse(format!(
+                "`{}` offers datagrams, and in a system of several processes nobody knows what became of each: run it whole, by `dpb sim run`",
+                source.name
+            ));
+        }
         Ok(cut)
+    }
+
+    /// True if the host of this number sends or takes datagrams.
+    pub(super) fn has_datagrams(&self, host: usize) -> bool {
+        let host = &self.host[host];
+        !host.offer.is_empty() || !host.serve.is_empty()
     }
 
     /// The names of hosts, switches and real hosts.

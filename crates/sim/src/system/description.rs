@@ -15,19 +15,26 @@
 //! latency_ns = 1000
 //! ```
 //!
+//! Times of stages and digests are in the file, or in others: a model of a device, or records that dpb measured ([`Description::load`]).
+//!
 //! What is not named is as in the part's model. A name that is no parameter is an error. A host has a card, which a table `card` with its name describes; without one
 //! it is a dumb card.
 
-use std::fmt;
+use std::path::Path;
 
 use serde::Deserialize;
 
+use super::card::{CardModel, Crossing, DMA_NAMES, SharedModel, StageModel};
 use super::frame::HEAD_BYTES_MAX;
 use super::host::{Application, HostModel};
+use super::inputs::{Given, Input, InputText};
 use super::protect::Framing;
+pub use super::refusal::DescriptionError;
+use super::refusal::{picoseconds, refuse};
+use super::sources::{OfferText, PaceText, ServeText, SizesText};
 use super::switch::SwitchModel;
+use super::times::Times;
 use super::wire::{WireFaults, WireModel};
-use super::{CardModel, StageModel};
 use crate::tcp;
 
 /// A system.
@@ -55,6 +62,12 @@ pub struct Description {
     /// Real hosts, whose cards are modelled.
     #[serde(default)]
     pub real: Vec<RealText>,
+    /// Distributions of the sizes of datagrams.
+    #[serde(default)]
+    pub sizes: Vec<SizesText>,
+    /// The files that times were taken from ([`Description::load`]).
+    #[serde(skip)]
+    pub inputs: Vec<Input>,
 }
 
 fn limit_s() -> f64 {
@@ -106,6 +119,12 @@ pub struct HostText {
     /// Connections that it opens.
     #[serde(default)]
     pub connect: Vec<ConnectText>,
+    /// Datagrams that it sends.
+    #[serde(default)]
+    pub offer: Vec<OfferText>,
+    /// Ports at which it takes datagrams.
+    #[serde(default)]
+    pub serve: Vec<ServeText>,
 }
 
 /// Digests behind frames.
@@ -123,6 +142,18 @@ pub struct DigestText {
     /// A host core's time for each byte that is digested.
     #[serde(default)]
     pub byte_ps: u64,
+    /// A file of records from which a host core's time for a digest is taken, in place of both.
+    pub record: Option<String>,
+    /// The backend that these records are of, if there are several.
+    pub backend: Option<String>,
+    /// True if each time is drawn from the measured latencies.
+    #[serde(default)]
+    pub draw: bool,
+    /// A model of a device from which the time is taken, in place of all that.
+    pub model: Option<String>,
+    /// What the files gave.
+    #[serde(skip)]
+    pub(crate) given: Option<Given>,
 }
 
 fn length() -> String {
@@ -167,6 +198,14 @@ pub struct ConnectText {
     pub request_bytes: Option<u64>,
     /// The bytes of an answer.
     pub answer_bytes: Option<u64>,
+    /// Time from an answer to the next request.
+    pub think_us: Option<f64>,
+    /// `constant`, or `exponential` with this mean.
+    pub think: Option<String>,
+    /// Requests a second that are made whether or not earlier ones are answered: an open loop.
+    pub rate_per_s: Option<f64>,
+    /// Their gaps: `constant` or `poisson`.
+    pub gaps: Option<String>,
 }
 
 /// A card.
@@ -185,9 +224,14 @@ pub struct CardText {
     pub receive_descriptors: Option<u32>,
     /// Least time between two interrupts.
     pub interrupt_gap_us: Option<f64>,
-    /// Stages that frames pass; the last before the wire computes digests.
+    /// The order in which frames that come in pass the stages: `mirrored`, as on the path, or `same`, as off it.
+    pub order: Option<String>,
+    /// Stages that frames pass; the last that is named computes digests.
     #[serde(default)]
     pub stage: Vec<StageText>,
+    /// Memories and buses that stages share.
+    #[serde(default)]
+    pub shared: Vec<SharedText>,
     /// Digests that the card computes.
     pub digest: Option<DigestText>,
 }
@@ -199,8 +243,7 @@ pub struct StageText {
     /// Its name.
     pub name: String,
     /// Frames that are served at a time.
-    #[serde(default = "one")]
-    pub lanes: usize,
+    pub lanes: Option<usize>,
     /// Frames that may wait.
     pub waiting: Option<usize>,
     /// Time for each frame.
@@ -212,10 +255,56 @@ pub struct StageText {
     /// Time to the next stage, in which the lane is free.
     #[serde(default)]
     pub latency_ns: f64,
+    /// Time for which the stage before rings this one's doorbell for each frame.
+    pub doorbell_ns: Option<f64>,
+    /// What a frame crosses before its service.
+    #[serde(default)]
+    pub crosses: Vec<CrossText>,
+    /// Ports of TCP or UDP whose frames pass the stage; all frames if there are none.
+    #[serde(default)]
+    pub ports: Vec<u16>,
+    /// A file of records from which the time of service is taken, in place of `job_ns` and `byte_ps`.
+    pub record: Option<String>,
+    /// The operator that these records are of; that of the card's digest, if none is named.
+    pub operator: Option<String>,
+    /// The backend that they are of, if there are several.
+    pub backend: Option<String>,
+    /// True if each time is drawn from the measured latencies.
+    #[serde(default)]
+    pub draw: bool,
+    /// A model of a device from which times, lanes, queue and doorbell are taken, in place of all that.
+    pub model: Option<String>,
+    /// What the files gave.
+    #[serde(skip)]
+    pub(crate) given: Option<Given>,
 }
 
-fn one() -> usize {
-    1
+/// A memory or a bus in a card.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SharedText {
+    /// Its name.
+    pub name: String,
+    /// Time of each byte.
+    pub byte_ps: u64,
+    /// Time from the end of a transfer until it is there.
+    #[serde(default)]
+    pub latency_ns: f64,
+}
+
+/// A crossing of a memory or a bus.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct CrossText {
+    /// The name of what is crossed: a shared one of the card, `DMA out` or `DMA in`.
+    pub over: String,
+    /// The bytes that cross, by the bytes of the frame: 2 if it is written and read.
+    #[serde(default = "once")]
+    pub times: f64,
+}
+
+fn once() -> f64 {
+    1.0
 }
 
 /// A host that is not modelled: a network stack of Linux or of a guest, behind a port of frames. It has a card as a modelled host has one.
@@ -266,36 +355,11 @@ pub struct LinkText {
     pub duplicate: Option<f64>,
 }
 
-/// The reason why a file describes no system.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DescriptionError(pub(crate) String);
-
-impl fmt::Display for DescriptionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for DescriptionError {}
-
-pub(crate) fn refuse<T>(why: impl Into<String>) -> Result<T, DescriptionError> {
-    Err(DescriptionError(why.into()))
-}
-
 impl std::str::FromStr for Description {
     type Err = DescriptionError;
 
     fn from_str(text: &str) -> Result<Self, DescriptionError> {
         toml::from_str(text).map_err(|wrong| DescriptionError(wrong.to_string()))
-    }
-}
-
-/// Picoseconds of so many units; `None` if they are no time.
-pub(crate) fn picoseconds(what: &str, value: f64, unit_ps: f64) -> Result<u64, DescriptionError> {
-    let ps = value * unit_ps;
-    match ps.is_finite() && (0.0..1e18).contains(&ps) {
-        true => Ok(ps.round() as u64),
-        false => refuse(format!("{what}: {value} is no time")),
     }
 }
 
@@ -394,7 +458,17 @@ impl ListenText {
 }
 
 impl ConnectText {
-    pub(crate) fn application(&self) -> Result<Application, DescriptionError> {
+    /// The application; the seed is that of its requests' times.
+    pub(crate) fn application(&self, seed: u64) -> Result<Application, DescriptionError> {
+        let text = PaceText {
+            think_us: self.think_us,
+            think: self.think.as_deref(),
+            rate_per_s: self.rate_per_s,
+            gaps: self.gaps.as_deref(),
+        };
+        if self.application != "ask" && text != PaceText::default() {
+            return refuse("think and rate_per_s are for requests: application ask");
+        }
         match self.application.as_str() {
             "send" => Ok(Application::Send {
                 bytes: needed("send", "bytes", self.bytes)?,
@@ -403,6 +477,7 @@ impl ConnectText {
                 requests: needed("ask", "requests", self.requests)?,
                 request_bytes: needed("ask", "request_bytes", self.request_bytes)?,
                 answer_bytes: needed("ask", "answer_bytes", self.answer_bytes)?,
+                pace: text.pace("ask", seed)?,
             }),
             other => refuse(format!(
                 "a host that connects does send or ask, not `{other}`"
@@ -424,6 +499,16 @@ impl CardText {
                 .receive_descriptors
                 .unwrap_or(usual.receive_descriptors),
             interrupt_gap_ps: ns(&at("interrupt_gap_us"), gap, usual.interrupt_gap_ps)?,
+            is_mirrored: match self.order.as_deref() {
+                None | Some("mirrored") => true,
+                Some("same") => false,
+                Some(other) => {
+                    return refuse(format!(
+                        "{} is mirrored or same, not `{other}`",
+                        at("order")
+                    ));
+                }
+            },
         };
         Ok((model, ns(&at("pcie_ns"), self.pcie_ns, PCIE_PS)?))
     }
@@ -434,20 +519,164 @@ pub(crate) const PCIE_PS: u64 = 300_000;
 /// Latency of a link, where none is named.
 const LINK_PS: u64 = 1_000_000;
 
+impl CardText {
+    /// What the card's stages share, behind its DMA engines.
+    pub(crate) fn shared(&self) -> Result<Vec<SharedModel>, DescriptionError> {
+        let shared = self.shared.iter().map(|text| {
+            let at = format!("`{}`, latency_ns", text.name);
+            Ok(SharedModel {
+                name: text.name.clone(),
+                byte_ps: text.byte_ps,
+                latency_ps: picoseconds(&at, text.latency_ns, 1e3)?,
+            })
+        });
+        shared.collect()
+    }
+
+    /// The number of what is crossed.
+    fn crossing(&self, text: &CrossText) -> Result<Crossing, DescriptionError> {
+        let own = self.shared.iter().map(|it| it.name.as_str());
+        let mut names = DMA_NAMES.into_iter().chain(own);
+        let Some(shared) = names.position(|it| it == text.over) else {
+            return refuse(format!(
+                "card of `{}`: a stage crosses `{}`, which is not shared in it",
+                self.host, text.over
+            ));
+        };
+        match (0.0..=1e3).contains(&text.times) {
+            true => Ok(Crossing {
+                shared,
+                permille: (text.times * 1e3).round() as u64,
+            }),
+            false => refuse(format!("`{}`, times: 0 to 1000", text.over)),
+        }
+    }
+}
+
 impl StageText {
-    pub(crate) fn model(&self) -> Result<StageModel, DescriptionError> {
+    /// The stage, in this card.
+    pub(crate) fn model(&self, card: &CardText, seed: u64) -> Result<StageModel, DescriptionError> {
         let at = |field: &str| format!("stage `{}`, {field}", self.name);
-        if self.lanes == 0 {
+        let device = match &self.given {
+            Some(Given::Device(model)) => Some(model),
+            _ => None,
+        };
+        let lanes = self.lanes.or(device.map(|it| it.lanes.get() as usize));
+        let lanes = lanes.unwrap_or(1);
+        if lanes == 0 {
             return refuse(at("lanes: a stage has a lane"));
         }
+        let is_given = self.record.is_some() || self.model.is_some();
+        let has_own = self.job_ns != 0.0 || self.byte_ps != 0;
+        let times = match &self.given {
+            Some(_) if has_own => {
+                return refuse(at("job_ns and byte_ps are in the file that is named"));
+            }
+            Some(given) => given.times(),
+            None if is_given => return refuse(at("its files were not read")),
+            None => Times::Linear {
+                job_ps: picoseconds(&at("job_ns"), self.job_ns, 1e3)?,
+                byte_ps: self.byte_ps,
+            },
+        };
+        let depth = device.map(|it| it.depth_max.get() as usize);
+        let doorbell_ps = device.map_or(0, |it| it.doorbell_ns * 1000);
+        let crosses = self.crosses.iter().map(|it| card.crossing(it));
         Ok(StageModel {
-            name: self.name.clone(),
-            lanes: self.lanes,
-            waiting_max: self.waiting.unwrap_or(256),
-            job_ps: picoseconds(&at("job_ns"), self.job_ns, 1e3)?,
-            byte_ps: self.byte_ps,
+            lanes,
+            waiting_max: self.waiting.or(depth).unwrap_or(256),
             latency_ps: picoseconds(&at("latency_ns"), self.latency_ns, 1e3)?,
+            doorbell_ps: ns(&at("doorbell_ns"), self.doorbell_ns, doorbell_ps)?,
+            crosses: crosses.collect::<Result<_, _>>()?,
+            ports: self.ports.clone(),
+            seed,
+            ..StageModel::new(&self.name, times)
         })
+    }
+}
+
+impl Given {
+    /// The times of service of a single item.
+    fn times(&self) -> Times {
+        match self {
+            Self::Times(times) => times.clone(),
+            Self::Device(model) => Times::Linear {
+                job_ps: (model.job_ns + model.item_ns) * 1000,
+                byte_ps: model.byte_ps,
+            },
+        }
+    }
+}
+
+impl DigestText {
+    /// A host core's time for a digest, where a file gives it.
+    pub(crate) fn times(&self) -> Result<Option<Times>, DescriptionError> {
+        let is_named = self.record.is_some() || self.model.is_some();
+        let has_own = self.job_ns != 0.0 || self.byte_ps != 0;
+        match &self.given {
+            Some(_) if has_own => {
+                refuse("digest: job_ns and byte_ps are in the file that is named")
+            }
+            Some(given) => Ok(Some(given.times())),
+            None if is_named => refuse("digest: its files were not read"),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Description {
+    /// Reads the files that times are taken from, of which paths begin in this folder, and keeps what they are in `inputs`.
+    ///
+    /// # Errors
+    /// What is wrong with a file, or with what is asked of it.
+    pub fn load(&mut self, folder: &Path) -> Result<(), DescriptionError> {
+        let mut inputs = Vec::new();
+        for host in &mut self.host {
+            let Some(digest) = &mut host.digest else {
+                continue;
+            };
+            let text = InputText {
+                record: digest.record.clone(),
+                operator: Some(digest.operator.clone()),
+                backend: digest.backend.clone(),
+                draw: digest.draw,
+                model: digest.model.clone(),
+            };
+            if let Some((given, input)) = text.read(folder, None)? {
+                digest.given = Some(given);
+                inputs.push(input);
+            }
+        }
+        for card in &mut self.card {
+            let usual = card.digest.as_ref().map(|it| it.operator.clone());
+            if let Some(digest) = &card.digest
+                && (digest.record.is_some() || digest.model.is_some())
+            {
+                return refuse(format!(
+                    "card of `{}`: its stages have times, and name record or model themselves",
+                    card.host
+                ));
+            }
+            for stage in &mut card.stage {
+                let text = InputText {
+                    record: stage.record.clone(),
+                    operator: stage.operator.clone(),
+                    backend: stage.backend.clone(),
+                    draw: stage.draw,
+                    model: stage.model.clone(),
+                };
+                let read = text.read(folder, usual.as_deref());
+                let read = read.map_err(|wrong| {
+                    DescriptionError(format!("stage `{}`: {wrong}", stage.name))
+                })?;
+                if let Some((given, input)) = read {
+                    stage.given = Some(given);
+                    inputs.push(input);
+                }
+            }
+        }
+        self.inputs = inputs;
+        Ok(())
     }
 }
 

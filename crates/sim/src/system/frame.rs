@@ -6,6 +6,8 @@
 
 use std::net::Ipv4Addr;
 
+use super::journey::Journey;
+
 /// An Ethernet frame without its frame check sequence, and what has become of it.
 #[derive(Clone, Debug)]
 pub struct Frame {
@@ -83,96 +85,6 @@ impl Stream {
     }
 }
 
-/// The parts of a frame's way, for which its time is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leg {
-    /// Waiting for a core of a host.
-    HostQueue,
-    /// The network stack of a host, and what the host computes for the frame.
-    HostWork,
-    /// Descriptors, doorbells and DMA between host and card.
-    Bus,
-    /// Waiting in the card for an interrupt to be raised.
-    Interrupt,
-    /// Waiting for an engine or a core of the card.
-    EngineQueue,
-    /// The work of an engine or a core of the card.
-    EngineWork,
-    /// Waiting for a wire.
-    WireQueue,
-    /// Bits on the wire, and their way.
-    Wire,
-    /// The inside of a switch.
-    Switch,
-}
-
-impl Leg {
-    /// All legs.
-    pub const ALL: [Self; 9] = [
-        Self::HostQueue,
-        Self::HostWork,
-        Self::Bus,
-        Self::Interrupt,
-        Self::EngineQueue,
-        Self::EngineWork,
-        Self::WireQueue,
-        Self::Wire,
-        Self::Switch,
-    ];
-
-    /// The name in records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::HostQueue => "host_queue",
-            Self::HostWork => "host_work",
-            Self::Bus => "bus",
-            Self::Interrupt => "interrupt",
-            Self::EngineQueue => "engine_queue",
-            Self::EngineWork => "engine_work",
-            Self::WireQueue => "wire_queue",
-            Self::Wire => "wire",
-            Self::Switch => "switch",
-        }
-    }
-}
-
-/// The way of a frame: when it began, and how long each leg took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Journey {
-    /// The time at which the frame came to be, in picoseconds.
-    pub born_ps: u64,
-    counted_ps: u64,
-    legs_ps: [u64; Leg::ALL.len()],
-}
-
-impl Journey {
-    /// A way that begins now.
-    pub fn begin(now_ps: u64) -> Self {
-        Self {
-            born_ps: now_ps,
-            counted_ps: now_ps,
-            legs_ps: [0; Leg::ALL.len()],
-        }
-    }
-
-    /// Counts the time since the last call for this leg.
-    #[inline]
-    pub fn pass(&mut self, leg: Leg, now_ps: u64) {
-        self.legs_ps[leg as usize] += now_ps - self.counted_ps;
-        self.counted_ps = now_ps;
-    }
-
-    /// The time of a leg so far, in picoseconds.
-    pub fn leg_ps(&self, leg: Leg) -> u64 {
-        self.legs_ps[leg as usize]
-    }
-
-    /// The time that is counted so far, in picoseconds: the sum of all legs.
-    pub fn total_ps(&self) -> u64 {
-        self.counted_ps - self.born_ps
-    }
-}
-
 /// The reason why bytes are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoFrame {
@@ -186,20 +98,35 @@ impl Frame {
     /// # Panics
     /// If the headers are longer than [`HEAD_BYTES_MAX`].
     pub fn new(head: &[u8], stream: Stream, body_bytes: u32, now_ps: u64) -> Box<Self> {
-        Box::new(Self::of(
-            head,
-            Body::Stream(stream, body_bytes),
-            true,
-            now_ps,
-        ))
+        Self::over(None, head, stream, body_bytes, now_ps)
     }
 
-    /// As [`Frame::new`], written over a frame that nobody needs any more.
+    /// As [`Frame::new`], written over a frame that nobody needs any more, if there is one. Nothing of that frame is left, its way included.
     ///
     /// # Panics
     /// If the headers are longer than [`HEAD_BYTES_MAX`].
-    pub fn renew(&mut self, head: &[u8], stream: Stream, body_bytes: u32, now_ps: u64) {
-        *self = Self::of(head, Body::Stream(stream, body_bytes), true, now_ps);
+    #[inline]
+    pub fn over(
+        spent: Option<Box<Self>>,
+        head: &[u8],
+        stream: Stream,
+        body_bytes: u32,
+        now_ps: u64,
+    ) -> Box<Self> {
+        let body = Body::Stream(stream, body_bytes);
+        match spent {
+            None => Box::new(Self::of(head, body, true, now_ps)),
+            // What lies behind the lengths is never read, so it is not written either.
+            Some(mut frame) => {
+                frame.head[..head.len()].copy_from_slice(head);
+                frame.head_bytes = head.len() as u8;
+                frame.trailer_bytes = 0;
+                frame.is_unsummed = true;
+                frame.body = body;
+                frame.journey = Journey::begin(now_ps);
+                frame
+            }
+        }
     }
 
     /// A frame that came from outside.
@@ -251,6 +178,15 @@ impl Frame {
         }
     }
 
+    /// The bytes behind the headers, without a trailer: those of a datagram may begin in [`Frame::head`].
+    pub fn payload_bytes(&self) -> usize {
+        let more = match self.is_datagram() {
+            true => usize::from(self.head_bytes).saturating_sub(UDP_HEAD_BYTES),
+            false => 0,
+        };
+        self.body_bytes() + more
+    }
+
     /// The bytes of the frame with its trailer, without padding and frame check sequence.
     #[inline]
     pub fn bytes(&self) -> usize {
@@ -275,6 +211,12 @@ impl Frame {
             Ipv4Addr::from(<[u8; 4]>::try_from(&head[from..from + 4]).expect("four bytes"))
         };
         is_ipv4.then(|| (at(26), at(30), head[23]))
+    }
+
+    /// True if it is a packet of UDP over IPv4.
+    #[inline]
+    pub fn is_datagram(&self) -> bool {
+        self.head[23] == UDP && self.ipv4().is_some()
     }
 
     /// The bytes of Ethernet header and IPv4 packet together, as the IPv4 header says; `None` if it is no IPv4 packet.
@@ -383,7 +325,7 @@ impl Frame {
         bytes[number / 8] ^= 1 << (number % 8);
         let (head, body) = bytes.split_at(header_bytes(&bytes));
         *self = Self {
-            journey: self.journey,
+            journey: std::mem::take(&mut self.journey),
             ..Self::of(head, Body::Bytes(body.to_vec()), false, 0)
         };
     }
@@ -413,6 +355,8 @@ impl Frame {
     }
 }
 
+/// Headers of Ethernet, IPv4 and UDP.
+pub const UDP_HEAD_BYTES: usize = 14 + 20 + 8;
 const ETHERNET_BYTES: usize = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
 /// IP's number of TCP.
@@ -489,6 +433,7 @@ fn fold(mut sum: u64) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::journey::{Leg, Place};
     use super::*;
 
     /// A TCP segment or a UDP datagram of five bytes.
@@ -596,6 +541,32 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_left_of_a_frame_that_was_written_over() {
+        let stream = Stream { seed: 7, offset: 9 };
+        let head = [1; 60];
+        let mut spent = Frame::new(&[2; 14], Stream { seed: 1, offset: 1 }, 700, 5);
+        spent.journey.flow = 3;
+        spent.journey.watch(4);
+        spent.journey.pass(Place(1), Leg::Wire, 50);
+        spent.append(&[8; 32]);
+        spent.flip(100);
+        let over = Frame::over(Some(spent), &head, stream, 100, 77);
+        let fresh = Frame::new(&head, stream, 100, 77);
+        for frame in [&over, &fresh] {
+            assert_eq!((frame.head(), frame.trailer()), (&head[..], &[][..]));
+            assert_eq!((frame.body_bytes(), frame.bytes()), (100, 160));
+            assert!(frame.is_unsummed && frame.carries(stream));
+            assert_eq!(frame.journey, Journey::begin(77));
+        }
+        let [over, fresh] = [over, fresh].map(|frame| {
+            let mut bytes = Vec::new();
+            frame.write(&mut bytes);
+            bytes
+        });
+        assert_eq!(over, fresh);
+    }
+
+    #[test]
     fn each_bit_that_flips_is_seen() {
         let mut whole = Vec::new();
         let mut frame = stream_frame(TCP);
@@ -615,17 +586,5 @@ mod tests {
                 assert!(!flipped.is_sum_right(), "bit {bit}");
             }
         }
-    }
-
-    #[test]
-    fn legs_add_up() {
-        let mut journey = Journey::begin(100);
-        journey.pass(Leg::HostWork, 150);
-        journey.pass(Leg::Wire, 400);
-        journey.pass(Leg::HostWork, 410);
-        assert_eq!(journey.leg_ps(Leg::HostWork), 60);
-        let legs: u64 = Leg::ALL.iter().map(|&leg| journey.leg_ps(leg)).sum();
-        assert_eq!(legs, journey.total_ps());
-        assert_eq!(journey.total_ps(), 310);
     }
 }

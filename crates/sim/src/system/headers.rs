@@ -2,6 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use dpb_core::random::SplitMix64;
+
 use crate::tcp::{Flags, SACK_BLOCKS_MAX, Segment, SequenceNumbers, Timestamps};
 
 use super::frame::{HEAD_BYTES_MAX, TCP};
@@ -109,7 +111,15 @@ fn write_options(segment: &Segment, numbers: Numbers, room: &mut [u8]) {
     }
 }
 
-/// The ports of a TCP segment, source first.
+/// A number that the addresses of a direction determine: its payload's seed, and its first sequence number.
+pub fn seed(from: Address, to: Address) -> u64 {
+    let end = |it: Address| u64::from(u32::from(it.ip)) << 16 | u64::from(it.port);
+    let mut random = SplitMix64::new(end(from));
+    let first = random.next_u64();
+    SplitMix64::new(first ^ end(to)).next_u64()
+}
+
+/// The ports of a TCP segment or a UDP datagram, source first.
 pub fn ports(head: &[u8]) -> Option<(u16, u16)> {
     let bytes = head.get(LAYER4..LAYER4 + 4)?;
     let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
@@ -191,7 +201,6 @@ fn read_options(mut options: &[u8], numbers: Numbers, segment: &mut Segment) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dpb_core::random::SplitMix64;
 
     #[test]
     fn segments_come_back_as_they_went() {

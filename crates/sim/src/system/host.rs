@@ -1,7 +1,11 @@
-//! A host: cores, a network stack whose cost is known by packet and byte, and applications over TCP.
+//! A host: cores, a network stack whose cost is known by packet and byte, and applications over TCP and UDP.
 //!
 //! A core does one thing at a time, and what came in goes first: a frame that the card delivered, then a segment that a connection may send and the
 //! card's ring has room for. Connections keep to a core. A host without a card that protects may compute digests itself; then that is work of its cores.
+
+mod applications;
+mod datagrams;
+mod sending;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,10 +14,17 @@ use dpb_core::random::SplitMix64;
 use crate::kernel::{Component, Context};
 use crate::tcp::{Config, Endpoint, SequenceNumbers};
 
-use super::frame::{Frame, HEAD_BYTES_MAX, Leg, Stream, TCP};
+use super::asking::{Asking, Pace};
+use super::datagrams::{Service, Source};
+use super::frame::{Frame, Stream, TCP, UDP};
 use super::headers::{self, Address, Numbers};
+use super::journey::Leg;
+use super::ledger::Reason;
 use super::message::Message;
+use super::part::{Kind, Part};
 use super::protect::{Protection, ProtectionUsage, Verdict};
+use super::times::Times;
+use super::watch::{Account, Watch};
 
 /// The port towards the card.
 pub const CARD: usize = 0;
@@ -68,7 +79,7 @@ impl Default for HostModel {
 }
 
 /// An application at one end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Application {
     /// Sends so many bytes and closes, as iperf.
     Send {
@@ -77,7 +88,7 @@ pub enum Application {
     },
     /// Takes all that comes, and closes when the peer has.
     Receive,
-    /// Sends a request, waits for the answer, and so on, then closes, as netperf's TCP_RR.
+    /// Sends requests and takes answers, then closes: one after another as netperf's TCP_RR, or at times that do not depend on answers.
     Ask {
         /// The number of requests.
         requests: u64,
@@ -85,6 +96,8 @@ pub enum Application {
         request_bytes: u64,
         /// The bytes of an answer.
         answer_bytes: u64,
+        /// When requests are made.
+        pace: Pace,
     },
     /// Answers each request.
     Answer {
@@ -121,18 +134,18 @@ pub struct Listening {
     pub config: Config,
 }
 
-/// Counters of a host. `received` = the sum of those that follow it, but for `payload_wrong`, when nothing is under way.
+/// Counters of a host. `received` = `accepted` + `foreign` + `unwanted` + `sum_wrong` + `refused`, when nothing is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostUsage {
     /// Frames that were sent.
     pub sent: u64,
     /// Frames that came from the card.
     pub received: u64,
-    /// Frames of connections.
+    /// Frames of connections, and datagrams that somebody waited for.
     pub accepted: u64,
     /// Frames for other hosts, which a switch had flooded.
     pub foreign: u64,
-    /// Frames that no connection wanted, or that were not well-formed.
+    /// Frames that nobody waited for, or that were not well-formed.
     pub unwanted: u64,
     /// Frames whose checksum was wrong.
     pub sum_wrong: u64,
@@ -144,6 +157,10 @@ pub struct HostUsage {
     pub busy_ps: u64,
     /// The part of it that was digests.
     pub digest_busy_ps: u64,
+    /// The time that frames and datagrams waited for a core, in picoseconds.
+    pub waited_ps: u64,
+    /// The most frames that waited for a core.
+    pub waiting_max: usize,
 }
 
 /// The way of the frames with payload that a host accepted, summed.
@@ -180,6 +197,31 @@ pub struct Flow {
     consumed_bytes: u64,
     is_closing: bool,
     armed_ps: u64,
+    /// The requests of an application that asks.
+    pub asking: Option<Box<Asking>>,
+    /// Where segments that are not acknowledged end in the stream, and when they were first sent; kept while frames are watched.
+    first_sent: VecDeque<(u64, u64)>,
+}
+
+impl Flow {
+    /// The time at which bytes from this place of the stream were first sent; now, if they are.
+    fn first_sent_ps(&mut self, offset: u64, bytes: u32, now_ps: u64) -> u64 {
+        let acknowledged = self.endpoint.sender().acknowledged_bytes();
+        while self
+            .first_sent
+            .front()
+            .is_some_and(|&(end, _)| end <= acknowledged.min(offset))
+        {
+            self.first_sent.pop_front();
+        }
+        let end = offset + u64::from(bytes);
+        let at = self.first_sent.partition_point(|&(end, _)| end <= offset);
+        let first_ps = self.first_sent.get(at).map(|&(_, first_ps)| first_ps);
+        if self.first_sent.back().is_none_or(|&(last, _)| last < end) {
+            self.first_sent.push_back((end, now_ps));
+        }
+        first_ps.unwrap_or(now_ps)
+    }
 }
 
 impl Flow {
@@ -203,6 +245,9 @@ struct Core {
     /// Time of interrupts that was not yet worked off.
     interrupts_ps: u64,
     flows: Vec<usize>,
+    /// The sources and the services whose datagrams it sends.
+    sources: Vec<usize>,
+    services: Vec<usize>,
     turn: usize,
     /// The connection that has taken frames and not yet answered, and the number of frames.
     unanswered: Option<(usize, u32)>,
@@ -221,14 +266,23 @@ pub struct Host {
     by_address: BTreeMap<(std::net::Ipv4Addr, u16, u16), usize>,
     cores: Vec<Core>,
     in_ring: u32,
+    sources: Vec<Source>,
+    services: Vec<Service>,
+    /// Times of digests, if they are not the model's.
+    digest_times: Option<(Times, SplitMix64)>,
     usage: HostUsage,
     ways: Ways,
+    account: Account,
+    watch: Watch,
+    keeps: bool,
     random: SplitMix64,
 }
 
-/// The tokens of timers: a core's number, then an opening, then a flow.
+/// The tokens of timers: a core's number, then an opening, a flow, a source, a flow's next request.
 const OPENING: u64 = 1 << 32;
 const FLOW: u64 = 2 << 32;
+const SOURCE: u64 = 3 << 32;
+const REQUEST: u64 = 4 << 32;
 
 impl Host {
     /// A host with these addresses; the port of `address` is not used. With `protection` its cores compute digests.
@@ -249,8 +303,14 @@ impl Host {
             by_address: BTreeMap::new(),
             cores: (0..model.cores.max(1)).map(|_| Core::default()).collect(),
             in_ring: 0,
+            sources: Vec::new(),
+            services: Vec::new(),
+            digest_times: None,
             usage: HostUsage::default(),
             ways: Ways::default(),
+            account: Account::default(),
+            watch: Watch::default(),
+            keeps: false,
             random: SplitMix64::new(0),
         }
     }
@@ -271,6 +331,48 @@ impl Host {
                 (cost_ps as f64 * factor).round() as u64
             }
         }
+    }
+
+    /// Takes the times of digests from elsewhere than the model; those that vary are drawn by the seed.
+    #[must_use]
+    pub fn with_digest_times(mut self, times: Times, seed: u64) -> Self {
+        self.digest_times = Some((times, SplitMix64::new(seed)));
+        self
+    }
+
+    /// Lets an observer see what the host does. With `keeps`, it keeps account of the way of frames.
+    pub fn watch_by(&mut self, watch: Watch, keeps: bool) {
+        self.watch = watch;
+        self.keeps = keeps;
+    }
+
+    /// Its observer.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// The time of the frames with payload that it accepted, by part and cause; empty if no account is kept.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Its address.
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Its parts, in the order of their places.
+    pub fn parts(&self) -> Vec<Part> {
+        vec![Part {
+            kind: Kind::Cores,
+            lanes: self.cores.len(),
+            jobs: self.usage.sent + self.usage.received,
+            busy_ps: self.usage.busy_ps,
+            waited_ps: self.usage.waited_ps,
+            waiting_max: self.usage.waiting_max,
+            dropped: self.usage.sum_wrong + self.usage.refused,
+            ..Part::passive("cores")
+        }]
     }
 
     /// Its counters so far.
@@ -298,10 +400,11 @@ impl Host {
         &self.flows
     }
 
-    /// True if all connections that it opens are opened, as are so many that others open to it, and all have finished.
+    /// True if all connections that it opens are opened, as are so many that others open to it, all have finished, and its sources have sent all datagrams.
     pub fn has_finished(&self, awaited: usize) -> bool {
         let opened = self.flows.len() >= self.openings.len() + awaited;
-        opened && self.flows.iter().all(|it| it.finished_ps.is_some())
+        let is_sent = self.sources.iter().all(Source::is_done);
+        opened && is_sent && self.flows.iter().all(|it| it.finished_ps.is_some())
     }
 
     /// Adds a connection to a core.
@@ -314,8 +417,8 @@ impl Host {
         now_ps: u64,
     ) -> usize {
         let number = self.flows.len();
-        let seed = seed(own, peer);
-        let peer_seed = self::seed(peer, own);
+        let seed = headers::seed(own, peer);
+        let peer_seed = headers::seed(peer, own);
         self.flows.push(Flow {
             own,
             peer,
@@ -337,6 +440,8 @@ impl Host {
             consumed_bytes: 0,
             is_closing: false,
             armed_ps: u64::MAX,
+            asking: None,
+            first_sent: VecDeque::new(),
         });
         self.by_address
             .insert((peer.ip, peer.port, own.port), number);
@@ -357,12 +462,22 @@ impl Host {
                 endpoint.offer(bytes);
                 endpoint.close();
             }
-            Application::Ask { request_bytes, .. } => endpoint.offer(request_bytes),
-            Application::Receive | Application::Answer { .. } => {}
+            Application::Ask { .. } | Application::Receive | Application::Answer { .. } => {}
         }
         let now_ps = context.now_ps();
         let flow = self.add(own, opening.to, opening.application, endpoint, now_ps);
         self.flows[flow].is_closing = matches!(opening.application, Application::Send { .. });
+        if let Application::Ask { requests, pace, .. } = opening.application {
+            let asking = Asking::new(pace, requests, now_ps);
+            let first_ps = asking.next_ps();
+            self.flows[flow].asking = Some(Box::new(asking));
+            match first_ps {
+                Some(first_ps) if first_ps > now_ps => {
+                    context.wake_at(first_ps, REQUEST + flow as u64);
+                }
+                _ => self.ask(flow, context),
+            }
+        }
         self.work(flow % self.cores.len(), context);
     }
 
@@ -399,8 +514,10 @@ impl Host {
     }
 
     fn begin_receive(&mut self, mut frame: Box<Frame>, now_ps: u64) -> (Box<Frame>, u64) {
-        frame.journey.pass(Leg::HostQueue, now_ps);
-        let mut cost_ps = self.model.receive_ps + frame.body_bytes() as u64 * self.model.byte_ps;
+        self.usage.waited_ps += now_ps - frame.journey.counted_ps();
+        self.watch.goes(0, now_ps);
+        self.watch.pass(&mut frame, 0, Leg::HostQueue, now_ps);
+        let mut cost_ps = self.model.receive_ps + frame.payload_bytes() as u64 * self.model.byte_ps;
         if let Some(protection) = &self.protection {
             let bytes = protection.bytes_to_verify(&mut frame);
             cost_ps += self.digest_cost_ps(bytes);
@@ -409,89 +526,13 @@ impl Host {
     }
 
     fn digest_cost_ps(&mut self, bytes: usize) -> u64 {
-        let cost_ps = match bytes {
-            0 => 0,
-            bytes => self.model.digest_ps + bytes as u64 * self.model.digest_byte_ps,
+        let cost_ps = match (bytes as u64, &mut self.digest_times) {
+            (0, _) => 0,
+            (bytes, Some((times, random))) => times.cost_ps(bytes, random),
+            (bytes, None) => self.model.digest_ps + bytes * self.model.digest_byte_ps,
         };
         self.usage.digest_busy_ps += cost_ps;
         cost_ps
-    }
-
-    /// The next segment of the connection that has taken frames, once it is to answer: then it sends all that it may, before more is taken.
-    fn begin_answer(
-        &mut self,
-        core: usize,
-        context: &mut Context<'_, Message>,
-    ) -> Option<(Box<Frame>, u64)> {
-        let (flow, frames) = self.cores[core].unanswered?;
-        if frames < self.model.merge {
-            let next = self.cores[core].arrived.front();
-            let next = next.and_then(|frame| self.flow_of(frame));
-            if next == Some(flow) {
-                return None;
-            }
-        }
-        let segment = self.begin_segment(flow, context);
-        if segment.is_none() {
-            self.cores[core].unanswered = None;
-        }
-        segment
-    }
-
-    /// The next segment of the core's connections, in turns.
-    fn begin_send(
-        &mut self,
-        core: usize,
-        context: &mut Context<'_, Message>,
-    ) -> Option<(Box<Frame>, u64)> {
-        let count = self.cores[core].flows.len();
-        for step in 0..count {
-            let at = (self.cores[core].turn + step) % count;
-            let number = self.cores[core].flows[at];
-            if let Some(begun) = self.begin_segment(number, context) {
-                self.cores[core].turn = at + 1;
-                return Some(begun);
-            }
-        }
-        None
-    }
-
-    /// The next segment of a connection, and its cost, if there is one and the ring has room.
-    fn begin_segment(
-        &mut self,
-        number: usize,
-        context: &mut Context<'_, Message>,
-    ) -> Option<(Box<Frame>, u64)> {
-        if self.in_ring >= self.model.ring {
-            return None;
-        }
-        let now_ps = context.now_ps();
-        let flow = &mut self.flows[number];
-        let segment = flow.endpoint.next_segment(now_ps)?;
-        self.in_ring += 1;
-        let mut head = [0; HEAD_BYTES_MAX];
-        let bytes = headers::write(&flow.own, &flow.peer, &segment, flow.numbers, &mut head);
-        let stream = Stream {
-            seed: flow.seed,
-            offset: segment.stream_offset(),
-        };
-        let head = &head[..bytes];
-        let mut frame = match context.reuse() {
-            Some(Message::Frame(mut frame)) => {
-                frame.renew(head, stream, segment.payload_len, now_ps);
-                frame
-            }
-            _ => Frame::new(head, stream, segment.payload_len, now_ps),
-        };
-        let mut cost_ps = self.model.send_ps + u64::from(segment.payload_len) * self.model.byte_ps;
-        if let Some(protection) = &mut self.protection {
-            match protection.protect(&mut frame, context.local()) {
-                Ok(bytes) => cost_ps += self.digest_cost_ps(bytes),
-                Err(wrong) => context.fail(wrong),
-            }
-        }
-        self.arm(number, context);
-        Some((frame, cost_ps))
     }
 
     /// Sets a connection's timer, if none is set that runs out as early.
@@ -526,9 +567,10 @@ impl Host {
     /// A core has finished with a frame that came in.
     fn receive_frame(&mut self, frame: &mut Frame, context: &mut Context<'_, Message>) {
         let now_ps = context.now_ps();
-        frame.journey.pass(Leg::HostWork, now_ps);
+        self.watch.pass(frame, 0, Leg::HostWork, now_ps);
         if frame.destination() != self.address.mac {
             self.usage.foreign += 1;
+            self.watch.dropped(0, frame, Reason::Foreign, now_ps);
             return;
         }
         if let Some(protection) = &mut self.protection {
@@ -536,6 +578,7 @@ impl Host {
                 Ok(Verdict::Right) => {}
                 Ok(Verdict::Wrong | Verdict::Bare) => {
                     self.usage.refused += 1;
+                    self.watch.dropped(0, frame, Reason::Digest, now_ps);
                     return;
                 }
                 Err(wrong) => return context.fail(wrong),
@@ -543,19 +586,25 @@ impl Host {
         }
         if self.model.checksums && !frame.is_sum_right() {
             self.usage.sum_wrong += 1;
+            self.watch.dropped(0, frame, Reason::Checksum, now_ps);
+            return;
+        }
+        if self.take_datagram(frame, context) {
             return;
         }
         let Some(number) = self.find(frame) else {
             self.usage.unwanted += 1;
+            self.watch.dropped(0, frame, Reason::Unwanted, now_ps);
             return;
         };
         let disorder = self.flows[number].disorder();
         if !self.take(number, frame, now_ps) {
             self.usage.unwanted += 1;
+            self.watch.dropped(0, frame, Reason::Unwanted, now_ps);
             return;
         }
         self.usage.accepted += 1;
-        self.advance(number, now_ps);
+        self.advance(number, context);
         self.note_unanswered(number, self.flows[number].disorder() == disorder);
         self.arm(number, context);
     }
@@ -603,6 +652,18 @@ impl Host {
         Some(number)
     }
 
+    /// Enters the way of a frame with payload into the host's account.
+    fn enter(&mut self, frame: &Frame, now_ps: u64) {
+        self.ways.frames += 1;
+        for (sum_ps, leg) in self.ways.legs_ps.iter_mut().zip(Leg::ALL) {
+            *sum_ps += frame.journey.leg_ps(leg);
+        }
+        self.ways.longest_ps = self.ways.longest_ps.max(frame.journey.total_ps());
+        if self.keeps {
+            self.account.add(frame, now_ps);
+        }
+    }
+
     /// Hands a frame to its connection; `false` if it is not well-formed.
     fn take(&mut self, number: usize, frame: &Frame, now_ps: u64) -> bool {
         let flow = &mut self.flows[number];
@@ -624,93 +685,41 @@ impl Host {
                 offset: segment.stream_offset(),
             };
             self.usage.payload_wrong += u64::from(!frame.carries(stream));
-            self.ways.frames += 1;
-            for (sum_ps, leg) in self.ways.legs_ps.iter_mut().zip(Leg::ALL) {
-                *sum_ps += frame.journey.leg_ps(leg);
-            }
-            self.ways.longest_ps = self.ways.longest_ps.max(frame.journey.total_ps());
+            self.enter(frame, now_ps);
         }
+        let flow = &mut self.flows[number];
         flow.endpoint.receive(now_ps, &segment);
         true
     }
 
-    /// Lets a connection's application do what it can.
-    fn advance(&mut self, number: usize, now_ps: u64) {
-        let flow = &mut self.flows[number];
-        let delivered_bytes = flow.endpoint.delivered_bytes();
-        match flow.application {
-            Application::Send { .. } => {}
-            Application::Receive => {}
-            Application::Ask {
-                requests,
-                request_bytes,
-                answer_bytes,
-            } => {
-                while flow.answers < requests
-                    && delivered_bytes - flow.consumed_bytes >= answer_bytes
-                {
-                    flow.consumed_bytes += answer_bytes;
-                    flow.answers += 1;
-                    match flow.answers == requests {
-                        true => flow.finished_ps = Some(now_ps),
-                        false => flow.endpoint.offer(request_bytes),
-                    }
-                }
-                if flow.answers == requests && !flow.is_closing {
-                    flow.is_closing = true;
-                    flow.endpoint.close();
-                }
-            }
-            Application::Answer {
-                request_bytes,
-                answer_bytes,
-            } => {
-                while delivered_bytes - flow.consumed_bytes >= request_bytes {
-                    flow.consumed_bytes += request_bytes;
-                    flow.answers += 1;
-                    flow.endpoint.offer(answer_bytes);
-                }
-            }
-        }
-        if flow.endpoint.peer_has_closed() && !flow.is_closing {
-            flow.is_closing = true;
-            flow.endpoint.close();
-        }
-        let is_done = match flow.application {
-            Application::Send { bytes } => flow.endpoint.sender().acknowledged_bytes() >= bytes,
-            Application::Receive | Application::Answer { .. } => flow.endpoint.peer_has_closed(),
-            Application::Ask { .. } => false,
-        };
-        if is_done && flow.finished_ps.is_none() {
-            flow.finished_ps = Some(now_ps);
-        }
-    }
-
     /// The connection of a frame, if there is one.
     fn flow_of(&self, frame: &Frame) -> Option<usize> {
-        let ((source, ..), (from, to)) = frame.ipv4().zip(headers::ports(frame.head()))?;
-        self.by_address.get(&(source, from, to)).copied()
+        let ((source, _, protocol), (from, to)) = frame.ipv4().zip(headers::ports(frame.head()))?;
+        let number = self.by_address.get(&(source, from, to)).copied();
+        number.filter(|_| protocol != UDP)
     }
 
-    /// The core of a frame: that of its connection, so that its order is kept.
+    /// The core of a frame: that of its connection, its service or its source, so that its order is kept.
+    #[inline]
     fn core_of(&self, frame: &Frame) -> usize {
+        if frame.is_datagram() {
+            let port = headers::ports(frame.head()).map_or(0, |(_, to)| to);
+            return self.core_of_datagram(port);
+        }
         // A connection that is not there yet will be the next.
         self.flow_of(frame).unwrap_or(self.flows.len()) % self.cores.len()
     }
-}
-
-/// A number that the addresses of a direction determine: its payload's seed, and its first sequence number.
-fn seed(from: Address, to: Address) -> u64 {
-    let end = |it: Address| u64::from(u32::from(it.ip)) << 16 | u64::from(it.port);
-    let mut random = dpb_core::random::SplitMix64::new(end(from));
-    let first = random.next_u64();
-    dpb_core::random::SplitMix64::new(first ^ end(to)).next_u64()
 }
 
 impl Component<Message> for Host {
     fn start(&mut self, context: &mut Context<'_, Message>) {
         for (number, opening) in self.openings.iter().enumerate() {
             context.wake_at(opening.at_ps, OPENING + number as u64);
+        }
+        for (number, source) in self.sources.iter().enumerate() {
+            if let Some(at_ps) = source.next_ps() {
+                context.wake_at(at_ps, SOURCE + number as u64);
+            }
         }
     }
 
@@ -725,9 +734,12 @@ impl Component<Message> for Host {
         let first = news.frames.first().map_or(0, |it| self.core_of(it));
         self.cores[first].interrupts_ps += self.model.interrupt_ps;
         for mut frame in news.frames {
-            frame.journey.pass(Leg::Interrupt, now_ps);
+            self.watch.pass(&mut frame, 0, Leg::Bus, now_ps);
             let core = self.core_of(&frame);
-            self.cores[core].arrived.push_back(frame);
+            let arrived = &mut self.cores[core].arrived;
+            arrived.push_back(frame);
+            self.usage.waiting_max = self.usage.waiting_max.max(arrived.len());
+            self.watch.waits(0, now_ps);
         }
         if count > 0 {
             context.send(CARD, Message::Refill(count));
@@ -747,7 +759,8 @@ impl Component<Message> for Host {
                         context.spend(Message::Frame(frame));
                     }
                     Some(Work::Send(mut frame)) => {
-                        frame.journey.pass(Leg::HostWork, context.now_ps());
+                        let now_ps = context.now_ps();
+                        self.watch.pass(&mut frame, 0, Leg::HostWork, now_ps);
                         self.usage.sent += 1;
                         context.send(CARD, Message::Send(frame));
                     }
@@ -756,7 +769,9 @@ impl Component<Message> for Host {
                 self.work(core, context);
             }
             opening if opening < FLOW => self.open((opening - OPENING) as usize, context),
-            flow => self.expire((flow - FLOW) as usize, context),
+            flow if flow < SOURCE => self.expire((flow - FLOW) as usize, context),
+            source if source < REQUEST => self.depart((source - SOURCE) as usize, context),
+            request => self.ask((request - REQUEST) as usize, context),
         }
     }
 }

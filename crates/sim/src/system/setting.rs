@@ -6,7 +6,8 @@
 
 use toml::{Table, Value};
 
-use super::description::{Description, DescriptionError, refuse};
+use super::description::Description;
+use super::refusal::{DescriptionError, refuse};
 
 /// A parameter of a system, and a value for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +28,7 @@ struct Step {
 /// Tables that a file need not have: a setting makes them.
 const MADE: [&str; 1] = ["tcp"];
 /// Parameters that name a file.
-const FILES: [&str; 1] = ["record"];
+const FILES: [&str; 2] = ["record", "model"];
 
 impl Setting {
     /// A setting of this place. The value is written as in the file, but that text needs no quotes: `500`, `true`, `sha512`.
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!([0, 1].map(|at| changed.host[at].cores), [Some(2), Some(2)]);
         assert_eq!([0, 1].map(|at| changed.host[at].send_ns), [None, Some(1.5)]);
         let stages = &changed.card[0].stage;
-        assert_eq!([0, 1].map(|at| stages[at].lanes), [1, 8]);
+        assert_eq!([0, 1].map(|at| stages[at].lanes), [None, Some(8)]);
         assert_eq!([0, 1].map(|at| stages[at].byte_ps), [7, 7]);
         assert_eq!(
             changed.card[0]

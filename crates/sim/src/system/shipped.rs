@@ -20,7 +20,7 @@ macro_rules! shipped {
 
 /// All of them. Those of `woo-chung/` are the paper's system; see `dumb`.
 pub const SHIPPED: &[Shipped] = shipped!(
-    "plain" "software" "card"
+    "plain" "software" "card" "on-path" "off-path"
     "woo-chung/dumb" "woo-chung/software" "woo-chung/card" "woo-chung/card-hmac" "woo-chung/tls-card" "woo-chung/off-path"
 );
 

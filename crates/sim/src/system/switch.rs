@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::kernel::{Component, Context};
 
-use super::frame::{Frame, Leg};
+use super::frame::Frame;
+use super::journey::Leg;
+use super::ledger::Reason;
 use super::message::Message;
+use super::watch::Watch;
 use super::wire::{Departure, Wire, WireUsage};
 
 /// The parameters of a switch.
@@ -51,6 +54,7 @@ pub struct Switch {
     /// The bytes in the queues of all wires, as each wire was when it was last looked at: as many as there are now, or more.
     held_bytes: u64,
     usage: SwitchUsage,
+    watch: Watch,
 }
 
 impl Switch {
@@ -62,7 +66,27 @@ impl Switch {
             addresses: BTreeMap::new(),
             held_bytes: 0,
             usage: SwitchUsage::default(),
+            watch: Watch::default(),
         }
+    }
+
+    /// Lets the switch know what lies behind a port, as a packet of ARP would: a host that only takes datagrams sends nothing else that it could learn from.
+    pub fn learn(&mut self, address: [u8; 6], port: usize) {
+        self.addresses.insert(address, port);
+    }
+
+    /// Lets observers see what the switch does, and its wires in their order.
+    pub fn watch_by(&mut self, own: Watch, wires: impl IntoIterator<Item = Watch>) {
+        self.watch = own;
+        for (wire, watch) in self.wires.iter_mut().zip(wires) {
+            wire.watch_by(watch);
+        }
+    }
+
+    /// Its observers: its own, and those of its wires.
+    pub fn watches(&self) -> impl Iterator<Item = &Watch> {
+        let wires = self.wires.iter().map(Wire::watch);
+        std::iter::once(&self.watch).chain(wires)
     }
 
     /// Its counters so far.
@@ -108,10 +132,11 @@ impl Switch {
         let now_ps = context.now_ps();
         if !self.has_room(now_ps, frame.bytes() as u64) {
             self.usage.buffer_full += 1;
+            self.watch.dropped(0, &frame, Reason::BufferFull, now_ps);
             return;
         }
         let ready_ps = now_ps + self.model.forward_ps;
-        frame.journey.pass(Leg::Switch, ready_ps);
+        self.watch.pass(&mut frame, 0, Leg::Switch, ready_ps);
         match self.enqueue(port, ready_ps, frame) {
             Departure::Dropped => {}
             Departure::Sent { end_ps, frames } => {
@@ -134,7 +159,8 @@ impl Component<Message> for Switch {
             return context.fail("a switch takes frames alone");
         };
         self.usage.frames += 1;
-        frame.journey.pass(Leg::Wire, context.now_ps());
+        let now_ps = context.now_ps();
+        self.wires[port].watch().arrive(&mut frame, now_ps);
         let (source, destination) = (frame.source(), frame.destination());
         let is_group = |address: [u8; 6]| address[0] & 1 == 1;
         if !is_group(source) {
@@ -142,10 +168,18 @@ impl Component<Message> for Switch {
         }
         let known = self.addresses.get(&destination).copied();
         match known.filter(|_| !is_group(destination)) {
-            Some(out) if out == port => self.usage.turned_back += 1,
+            Some(out) if out == port => {
+                self.usage.turned_back += 1;
+                self.watch.dropped(0, &frame, Reason::TurnedBack, now_ps);
+            }
             Some(out) => self.forward(out, Message::Frame(frame), context),
             None => {
                 self.usage.flooded += 1;
+                let others = self.wires.len() as u64 - 1;
+                self.watch.copied(&frame, others.saturating_sub(1));
+                if others == 0 {
+                    self.watch.dropped(0, &frame, Reason::TurnedBack, now_ps);
+                }
                 for out in (0..self.wires.len()).filter(|&out| out != port) {
                     self.forward(out, Message::Frame(frame.clone()), context);
                 }

@@ -103,13 +103,15 @@ fn system(setting: &Setting) -> System {
             if number == 0 { vec![listening] } else { vec![] },
             protection(setting, Digests::Hosts),
         );
-        let stage = StageModel {
-            name: "digest".to_owned(),
-            lanes: 2,
-            waiting_max: 64,
+        let times = Times::Linear {
             job_ps: 500_000,
             byte_ps: 200,
+        };
+        let stage = StageModel {
+            lanes: 2,
+            waiting_max: 64,
             latency_ps: 100_000,
+            ..StageModel::new("digest", times)
         };
         let wire = Wire::new(
             WireModel {
@@ -378,6 +380,7 @@ fn requests_are_answered() {
             requests: 500,
             request_bytes,
             answer_bytes,
+            pace: Pace::BACK_TO_BACK,
         },
         Application::Answer {
             request_bytes,

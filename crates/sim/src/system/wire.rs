@@ -2,7 +2,11 @@
 
 use dpb_core::random::SplitMix64;
 
-use super::frame::{FRAME_BYTES_MIN, Frame, Leg};
+use super::frame::{FRAME_BYTES_MIN, Frame};
+use super::journey::Leg;
+use super::ledger::Reason;
+use super::trace::Direction;
+use super::watch::Watch;
 
 /// The parameters of one direction of a link.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +75,10 @@ pub struct WireUsage {
     pub busy_ps: u64,
     /// The most bytes that were in the queue.
     pub queued_bytes_max: u64,
+    /// The time that all frames waited for the wire together, in picoseconds.
+    pub waited_ps: u64,
+    /// The most frames that waited, without the one on the wire.
+    pub waiting_max: usize,
 }
 
 /// The sending end of a wire.
@@ -83,6 +91,7 @@ pub struct Wire {
     /// The times at which queued frames will have left, and their bytes.
     leaving: std::collections::VecDeque<(u64, u64)>,
     usage: WireUsage,
+    watch: Watch,
 }
 
 /// The fate of a frame that came to a wire.
@@ -109,7 +118,18 @@ impl Wire {
             queued_bytes: 0,
             leaving: std::collections::VecDeque::new(),
             usage: WireUsage::default(),
+            watch: Watch::default(),
         }
+    }
+
+    /// Lets this observer see what the wire does.
+    pub fn watch_by(&mut self, watch: Watch) {
+        self.watch = watch;
+    }
+
+    /// Its observer.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     /// Its parameters.
@@ -153,11 +173,18 @@ impl Wire {
         let queued_bytes = self.queued_bytes(now_ps) + bytes;
         if queued_bytes > self.model.queue_bytes {
             self.usage.dropped += 1;
+            self.watch.dropped(0, &frame, Reason::QueueFull, now_ps);
             return Departure::Dropped;
         }
         self.queued_bytes = queued_bytes;
         self.usage.queued_bytes_max = self.usage.queued_bytes_max.max(queued_bytes);
         let begin_ps = self.free_ps.max(now_ps);
+        if begin_ps > now_ps {
+            self.usage.waiting_max = self.usage.waiting_max.max(self.leaving.len());
+            self.usage.waited_ps += begin_ps - now_ps;
+            self.watch.waits(0, now_ps);
+            self.watch.goes(0, begin_ps);
+        }
         let time_ps = self.model.time_ps(frame.bytes());
         let end_ps = begin_ps + time_ps;
         self.free_ps = end_ps;
@@ -165,8 +192,9 @@ impl Wire {
         self.usage.sent += 1;
         self.usage.sent_bytes += bytes;
         self.usage.busy_ps += time_ps;
-        frame.journey.pass(Leg::WireQueue, begin_ps);
-        frame.journey.pass(Leg::Wire, end_ps);
+        self.watch.pass(&mut frame, 0, Leg::WireQueue, begin_ps);
+        self.watch.pass(&mut frame, 0, Leg::Wire, end_ps);
+        self.watch.capture(Direction::Out, end_ps, &frame);
         Departure::Sent {
             end_ps,
             frames: self.spoil(frame),
@@ -184,6 +212,8 @@ impl Wire {
         let bit = self.random.below(frame.bytes() * 8);
         if is_lost {
             self.usage.lost += 1;
+            let at_ps = frame.journey.counted_ps();
+            self.watch.dropped(0, &frame, Reason::Lost, at_ps);
             return [None, None];
         }
         if is_flipped {
@@ -192,6 +222,7 @@ impl Wire {
         }
         let again = is_doubled.then(|| frame.clone());
         self.usage.duplicated += u64::from(is_doubled);
+        self.watch.copied(&frame, u64::from(is_doubled));
         [Some(frame), again]
     }
 }

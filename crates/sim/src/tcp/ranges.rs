@@ -11,14 +11,14 @@ pub(super) struct Range {
 
 /// Ranges in ascending order that neither overlap nor touch. Memory grows to the most ranges there ever were, and is kept.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ranges {
+pub(crate) struct Ranges {
     ranges: VecDeque<Range>,
     bytes: u64,
 }
 
 impl Ranges {
     /// Adds the positions from `start` up to `end`; the number of those that were not in it.
-    pub(super) fn insert(&mut self, start: u64, end: u64) -> u64 {
+    pub(crate) fn insert(&mut self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
         }

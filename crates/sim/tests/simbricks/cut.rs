@@ -199,3 +199,35 @@ fn cuts_are_named() {
     let wrong = description.cut_links(&names(&["nobody"])).unwrap_err();
     assert_eq!(wrong.to_string(), "`nobody` is no part of the system");
 }
+
+#[test]
+fn a_source_of_datagrams_is_in_no_system_of_several_processes() {
+    let text = SYSTEM.replacen(
+        "name = \"b\"",
+        "name = \"b\"\noffer = [{ to = \"server\", port = 9, rate_per_s = 1000, count = 5, bytes = 64 }]",
+        1,
+    );
+    assert_ne!(text, SYSTEM);
+    let text = text.replacen(
+        "name = \"server\"",
+        "name = \"server\"\nserve = [{ port = 9 }]",
+        1,
+    );
+    let description: Description = text.parse().unwrap();
+    let refused = description.cut_links(&names(&["server", "b"])).unwrap_err();
+    assert!(
+        refused.to_string().contains("`b` offers datagrams"),
+        "{refused}"
+    );
+    let here = Some(names(&["server", "b"]));
+    let ways = WaysOut {
+        here,
+        ..WaysOut::default()
+    };
+    let part = System::assemble_part(&description, &prepare, 1, 1, ways);
+    assert_eq!(part.err(), Some(refused));
+    // Nobody misses anything where all parts are in one process.
+    let all: BTreeSet<String> = description.part_names().map(str::to_owned).collect();
+    assert_eq!(description.cut_links(&all), Ok(vec![]));
+    System::assemble(&description, &prepare, 1, 1).unwrap();
+}

@@ -15,7 +15,7 @@ use dpb_sim::simbricks::{Endpoint, RingShape, Sent, SyncMode, Waiting};
 use dpb_sim::system::{
     Address, Application, Card, CardModel, Frame, Framing, Gate, GateError, GateWatch, Host,
     HostModel, Listening, Message, Opening, Protection, StageModel, Stream, Switch, SwitchModel,
-    Wire, WireFaults, WireModel, card,
+    Times, Wire, WireFaults, WireModel, card,
 };
 use dpb_sim::tcp::Config;
 use tempfile::tempdir;
@@ -100,13 +100,15 @@ fn card_of(number: usize, setting: &Setting) -> Card {
         let operator = Sample::new(None).prepare(&OpSpec::from(spec::Crc32c));
         Protection::new(operator.unwrap(), Framing::Mark).unwrap()
     });
-    let stage = StageModel {
-        name: "digest".to_owned(),
-        lanes: 2,
-        waiting_max: 64,
+    let times = Times::Linear {
         job_ps: 500_000,
         byte_ps: 200,
+    };
+    let stage = StageModel {
+        lanes: 2,
+        waiting_max: 64,
         latency_ps: 100_000,
+        ..StageModel::new("digest", times)
     };
     let stages = Vec::from_iter(setting.protects.then_some(stage));
     let model = WireModel {

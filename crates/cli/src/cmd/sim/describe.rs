@@ -56,6 +56,7 @@ fn station(description: &Description, name: &str, more: Option<String>) -> Strin
     let mut lines = vec![name.to_owned()];
     lines.extend(more);
     let stages = card.into_iter().flat_map(|card| &card.stage);
-    lines.extend(stages.map(|stage| format!("card: {} x {}", stage.lanes, stage.name)));
+    lines
+        .extend(stages.map(|stage| format!("card: {} x {}", stage.lanes.unwrap_or(1), stage.name)));
     format!("  {:?} [label={:?}]\n", name, lines.join("\n"))
 }

@@ -13,7 +13,7 @@ use dpb_sim::kernel::RunError;
 use dpb_sim::system::{CutLink, Description, Gate, GateWatch, System, WaysOut};
 
 use super::samples::Samples;
-use super::source::{BACKEND, assemble_part, read};
+use super::source::{BACKEND, assemble_part, model, read};
 use super::tables;
 use crate::args::{self, List};
 use crate::exit::Failure;
@@ -27,7 +27,8 @@ use links::{Joint, LinkFlags};
                   one of the two processes listens, the other connects. The peer is another `dpb sim join`, or any simulator that speaks SimBricks' protocol for Ethernet, version 1.\n\
                   Synchronised processes do what one process does, to the picosecond: the same file and seed give the same counts. The latency of a link is its file's; each \
                   side adds its own to what it sends.\n\
-                  A process whose hosts have all finished stays for --linger, then says TERMINATE and ends; one without hosts stays until all its peers have ended.\n\
+                  A process whose hosts have all finished stays for --linger, then says TERMINATE and ends; one without hosts stays until all its peers have ended. \
+                  Sources of datagrams are for systems in one process alone.\n\
                   Exit 1: a peer ended without a word, was silent, or broke the protocol. Exit 3: nobody came.\n\
                   Example, in two terminals:\n  \
                   dpb sim join card --here server --listen /tmp/link\n  \
@@ -196,7 +197,7 @@ impl Args {
         finished: bool,
     ) -> Result<(Record, Samples), Failure> {
         let name = &self.system;
-        let model = format!("parts of the system {name}");
+        let model = model(&format!("parts of the system {name}"), description);
         let evidence = match self.links.unsynchronised {
             false => Evidence::Simulated { model },
             true => Evidence::Emulated {

@@ -7,12 +7,14 @@ use clap::ArgMatches;
 use dpb_core::Evidence;
 use dpb_core::measure::{Check, Outcome, Record};
 use dpb_sim::system::description::{ConnectText, DigestText};
+use dpb_sim::system::sources::OfferText;
 use dpb_sim::system::{Description, System};
 
 use super::samples::Samples;
 use super::settings::{Settings, Sweeps, combinations, recorded, written};
-use super::source::{BACKEND, assemble, read};
+use super::source::{BACKEND, assemble, model, read};
 use super::tables;
+use super::traces::{TraceFlags, Traces};
 use crate::args::{self, List};
 use crate::cmd::sweep::{self, Results};
 use crate::exit::Failure;
@@ -30,7 +32,7 @@ pub const TASK: Task = Task {
     name: "sim run",
     summary: "a simulated system of hosts, cards and a network: how long its applications take, and which part is busy",
     example: "dpb sim run card --set card.stage.byte_ps=125..2000",
-    apart: &["out"],
+    apart: &["out", "pcapng", "ports", "timeline"],
     prepare: None,
     shared_file: None,
     view: VIEW,
@@ -72,8 +74,30 @@ const VIEW: View = View {
             "the busiest stage of a card",
             output::percent,
         ),
-        listed("busy_share_buses", "the busiest DMA", output::percent),
+        listed(
+            "busy_share_buses",
+            "the busiest DMA or memory of a card",
+            output::percent,
+        ),
         listed("busy_share_wires", "the busiest wire", output::percent),
+        listed(
+            "request_latency_ns_p50",
+            "requests over connections, from their intended begin",
+            output::short_ns,
+        ),
+        listed("request_latency_ns_p99", "the same", output::short_ns),
+        listed(
+            "datagram_latency_ns_p50",
+            "datagrams, from their intended departure",
+            output::short_ns,
+        ),
+        listed("datagram_latency_ns_p99", "the same", output::short_ns),
+        listed(
+            "answer_latency_ns_p50",
+            "answers to datagrams, from the intended departure of these",
+            output::short_ns,
+        ),
+        listed("answer_latency_ns_p99", "the same", output::short_ns),
     ],
     base: None,
 };
@@ -90,9 +114,9 @@ fn seconds(seconds: f64) -> String {
                   Times are the model's: what a file does not name has a usual value, which is no measurement.\n\
                   --set changes a parameter in each part that has it, host[server].cores in one part alone. Values sweep: 1,2,4 or 125..2000 (doubling); several settings, in \
                   one --set with semicolons between or in several, are combined.\n\
-                  Systems that come with dpb: plain, software, card; woo-chung/dumb, /software, /card, /card-hmac, /tls-card, /off-path.\n\
+                  Systems that come with dpb: plain, software, card, on-path, off-path; woo-chung/dumb, /software, /card, /card-hmac, /tls-card, /off-path.\n\
                   Examples:\n  dpb sim run card\n  dpb sim run card --set card.stage.byte_ps=125..2000 --set link.latency_ns=500,2000 --repeat 10\n  \
-                  dpb sim run system.toml --repeat 10 --threads 2 --out records.jsonl"
+                  dpb sim run system.toml --repeat 10 --threads 2 --out records.jsonl\n  dpb sim run off-path --pcapng frames.pcapng --timeline timeline.json"
 )]
 pub struct Args {
     /// The systems: files, or names of those that come with dpb
@@ -116,6 +140,8 @@ pub struct Args {
     /// Append the records to this file, in a folder that is there
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    traces: TraceFlags,
 }
 
 /// A system to run, as it was asked for.
@@ -138,14 +164,15 @@ impl Args {
                     settings: settings.clone(),
                     description: read(system, settings)?,
                 };
-                if test.connections().next().is_none() {
+                if test.clients() == 0 {
                     return Err(Failure::usage(format!(
-                        "{system}: no host connects to another, so nothing would happen"
+                        "{system}: no host connects to another or offers it datagrams, so nothing would happen"
                     )));
                 }
                 tests.push(test);
             }
         }
+        self.traces.check(tests.len(), self.threads)?;
         Ok(tests)
     }
 
@@ -166,7 +193,7 @@ impl Args {
     }
 
     fn record(&self, test: &Test) -> Record {
-        let model = format!("the system {}", test.system);
+        let model = model(&format!("the system {}", test.system), &test.description);
         let record = Record::new(TASK.name, Evidence::Simulated { model }, self.seed)
             .with("system", test.system.as_str())
             .with("application", test.applications())
@@ -204,7 +231,15 @@ impl Args {
                 return Ok((record.without_numbers(Outcome::Interrupted), samples));
             }
             let mut system = self.assemble(test, seed, globals)?;
-            let ended = match system.run() {
+            // Of one run it is said where time went.
+            let is_first = seed == self.seed;
+            let traces = match is_first {
+                true => self.traces.begin(&mut system)?,
+                false => Traces::default(),
+            };
+            let ran = system.run();
+            traces.finish()?;
+            let ended = match ran {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(format!(
                     "after {} virtual seconds (limit_s) not all applications have finished",
@@ -213,6 +248,9 @@ impl Args {
                 Err(why) => Err(why.to_string()),
             };
             let counted = samples.add(&system, &mut record);
+            if is_first {
+                samples.add_spent(&system, &mut record);
+            }
             if let Err(why) = ended.and(counted) {
                 broken.get_or_insert_with(|| format!("seed {seed}: {why}"));
             }
@@ -238,15 +276,21 @@ impl Test {
         self.description.host.iter().flat_map(|host| &host.connect)
     }
 
-    /// Hosts that connect to others.
-    fn clients(&self) -> u64 {
-        let hosts = self.description.host.iter();
-        hosts.filter(|host| !host.connect.is_empty()).count() as u64
+    fn offers(&self) -> impl Iterator<Item = &OfferText> {
+        self.description.host.iter().flat_map(|host| &host.offer)
     }
 
-    /// The applications of those that connect: `send`, `ask`.
+    /// Hosts that connect to others, or offer them datagrams.
+    fn clients(&self) -> u64 {
+        let hosts = self.description.host.iter();
+        let clients = hosts.filter(|host| !host.connect.is_empty() || !host.offer.is_empty());
+        clients.count() as u64
+    }
+
+    /// The applications of these: `send`, `ask`, `offer`.
     fn applications(&self) -> String {
-        joined(self.connections().map(|it| it.application.as_str()))
+        let connections = self.connections().map(|it| it.application.as_str());
+        joined(connections.chain(self.offers().map(|_| "offer")))
     }
 
     /// What is said of all digests; `none` where there are none.
@@ -261,13 +305,16 @@ impl Test {
         )
     }
 
-    /// Frames with payload of all connections, about.
+    /// Frames with payload of all connections and sources of datagrams, about.
     fn frames(&self) -> u64 {
         let each = self.connections().map(|it| {
             let requests = it.requests.unwrap_or(0).saturating_mul(4);
             it.bytes.unwrap_or(0) / 1448 + requests
         });
-        each.fold(0, u64::saturating_add)
+        let datagrams = self
+            .offers()
+            .map(|it| it.count.saturating_mul(1 + u64::from(it.answered)));
+        each.chain(datagrams).fold(0, u64::saturating_add)
     }
 }
 
@@ -330,6 +377,7 @@ pub fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     drop(progress);
     if let (Format::Table | Format::Markdown, [only]) = (globals.format(), seen.as_slice()) {
         tables::print(globals.format(), only)?;
+        output::print(&tables::binding(only))?;
     }
     results.print(tables::for_people, |records| {
         let parameters = [

@@ -1,12 +1,15 @@
-//! The figures of runs of a system: of the whole, and of each connection, part and way of frames.
+//! The figures of runs of a system: of the whole, and of each connection, flow of datagrams, part and way of frames.
+
+mod datagrams;
+mod figures;
 
 use std::collections::BTreeMap;
 
 use dpb_core::measure::Record;
-use dpb_sim::system::{Flow, Leg, System};
+use dpb_sim::system::{Flow, Kind, Leg, Part, System, report};
 
-/// A figure of something with a name, run by run.
-type Figures<const N: usize> = BTreeMap<String, [Vec<f64>; N]>;
+pub(super) use datagrams::{DATAGRAMS, REQUESTS};
+pub(super) use figures::Figures;
 
 /// The figures of runs. A list has a number for each run.
 #[derive(Default)]
@@ -15,10 +18,18 @@ pub(super) struct Samples {
     whole: BTreeMap<&'static str, Vec<f64>>,
     /// Of each connection: see [`FLOW`].
     pub(super) flows: Figures<5>,
+    /// Of each flow of datagrams: see [`DATAGRAMS`].
+    pub(super) datagrams: Figures<9>,
+    /// The datagrams of each flow that ended early, by reason.
+    pub(super) dropped: Figures<1>,
+    /// Of the requests of each connection: see [`REQUESTS`].
+    pub(super) requests: Figures<5>,
     /// Of each part: see [`PART`].
-    pub(super) parts: Figures<4>,
+    pub(super) parts: Figures<7>,
     /// Of the frames that each host received: the mean time of each leg, in nanoseconds.
     pub(super) legs: Figures<{ Leg::ALL.len() }>,
+    /// Of the frames with payload of a run that was observed, by part and cause: see [`SPENT`].
+    pub(super) spent: Figures<2>,
 }
 
 /// The figures of a connection: bytes, answers, when it had finished in nanoseconds, bits a second, segments that were sent again.
@@ -29,34 +40,28 @@ pub(super) const FLOW: [&str; 5] = [
     "Gbit/s",
     "sent again",
 ];
-/// The figures of a part: its share of the time until all had finished, jobs, the mean wait in nanoseconds, what it dropped.
-pub(super) const PART: [&str; 4] = ["busy", "jobs", "mean wait", "dropped"];
+/// The figures of a part: the jobs that it serves at a time, its share of the time until all had finished, jobs, the mean wait in nanoseconds, the mean and the greatest
+/// number of jobs that waited, what it dropped.
+pub(super) const PART: [&str; 7] = [
+    "lanes",
+    "busy",
+    "jobs",
+    "mean wait",
+    "mean queue",
+    "max queue",
+    "dropped",
+];
+/// The figures of a stretch of the way of frames: its mean time in nanoseconds, and its share of the time from end to end.
+pub(super) const SPENT: [&str; 2] = ["mean", "share"];
 
-/// A part: its kind, its name, and its figures.
-struct Part {
-    kind: Kind,
-    name: String,
-    figures: [f64; 4],
-}
-
-/// The kinds of parts that work may wait for.
-#[derive(Clone, Copy)]
-enum Kind {
-    Hosts,
-    Stages,
-    Buses,
-    Wires,
-}
-
-impl Kind {
-    /// The metric of the busiest one.
-    const fn metric(self) -> &'static str {
-        match self {
-            Self::Hosts => "busy_share_hosts",
-            Self::Stages => "busy_share_stages",
-            Self::Buses => "busy_share_buses",
-            Self::Wires => "busy_share_wires",
-        }
+/// The metric of the busiest part of a kind; `None` of parts that serve nothing.
+const fn metric(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Cores => Some("busy_share_hosts"),
+        Kind::Stage => Some("busy_share_stages"),
+        Kind::Bus => Some("busy_share_buses"),
+        Kind::Wire => Some("busy_share_wires"),
+        Kind::Passive => None,
     }
 }
 
@@ -66,19 +71,41 @@ impl Samples {
     /// # Errors
     /// If a payload was wrong and nothing was planted that may spoil one.
     pub(super) fn add(&mut self, system: &System, record: &mut Record) -> Result<(), String> {
-        let opened: Vec<&Flow> = system.hosts().flat_map(|(_, host)| host.flows()).collect();
-        let finished_ps = opened.iter().filter_map(|flow| flow.finished_ps).max();
         // Of a run that nobody finished in, the whole.
-        let end_ps = finished_ps.unwrap_or(system.kernel().now_ps()).max(1);
+        let end_ps = report::end_ps(system).max(1);
         // A process without hosts has parts of a system, but no application that completes.
         if system.hosts().next().is_some() {
-            self.add_whole(&opened, seconds(end_ps));
+            self.add_whole(system, seconds(end_ps));
         }
         self.add_flows(system);
+        self.add_loads(system, record);
         self.add_parts(system, end_ps);
         self.add_legs(system);
         add_counts(system, record);
         is_sound(system)
+    }
+
+    /// Adds where the time of frames went in a run that was observed, also to the record's counts.
+    pub(super) fn add_spent(&mut self, system: &System, record: &mut Record) {
+        let account = report::account(system);
+        if account.frames == 0 {
+            return;
+        }
+        let frames = account.frames as f64;
+        let whole_ps = account.end_to_end_ps;
+        let figures = |sum_ps: u64| {
+            let share = sum_ps as f64 / whole_ps.max(1) as f64;
+            [sum_ps as f64 / 1e3 / frames, share]
+        };
+        for it in report::spent(system) {
+            let name = format!("spent_ns: {}, {}", it.part, it.leg.name());
+            record.counts.insert(name, it.sum_ps / 1000);
+            let cause = it.leg.name().replace('_', " ");
+            self.spent.add([it.part, cause], figures(it.sum_ps));
+        }
+        let frames = format!("{} frames with payload", account.frames);
+        let whole = [frames, "end to end".to_owned()];
+        self.spent.add(whole, figures(whole_ps));
     }
 
     /// Puts the figures of the whole into the record.
@@ -88,9 +115,12 @@ impl Samples {
         }
     }
 
-    fn add_whole(&mut self, opened: &[&Flow], completion_s: f64) {
+    fn add_whole(&mut self, system: &System, completion_s: f64) {
+        let opened: Vec<&Flow> = system.hosts().flat_map(|(_, host)| host.flows()).collect();
         let delivered = opened.iter().map(|flow| flow.endpoint.delivered_bytes());
-        let delivered: u64 = delivered.sum();
+        let datagrams = report::datagram_flows(system);
+        let received = datagrams.iter().filter_map(|flow| flow.received);
+        let delivered: u64 = delivered.chain(received.map(|it| it.bytes)).sum();
         // Both ends count an answer.
         let asked = opened.iter().filter(|flow| flow.answers > 0);
         let rates = asked.filter_map(|flow| {
@@ -117,9 +147,8 @@ impl Samples {
                 let took_ps = finished_ps.saturating_sub(flow.opened_ps).max(1);
                 let again = flow.endpoint.sender().statistics().retransmissions;
                 let name = format!("{name}, {}:{}", flow.peer.ip, flow.peer.port);
-                append(
-                    &mut self.flows,
-                    name,
+                self.flows.add(
+                    [name],
                     [
                         bytes,
                         flow.answers as f64,
@@ -134,15 +163,15 @@ impl Samples {
 
     fn add_parts(&mut self, system: &System, end_ps: u64) {
         let mut busiest: BTreeMap<&'static str, f64> = BTreeMap::new();
-        for Part {
-            kind,
-            name,
-            figures,
-        } in parts(system, end_ps)
-        {
-            let most = busiest.entry(kind.metric()).or_insert(0.0);
-            *most = most.max(figures[0]);
-            append(&mut self.parts, name, figures);
+        for part in report::parts(system) {
+            // The last acknowledgements may still be worked off when all have finished.
+            let busy = part.utilisation(end_ps).min(1.0);
+            if let Some(metric) = metric(part.kind) {
+                let most = busiest.entry(metric).or_insert(0.0);
+                *most = most.max(busy);
+            }
+            self.parts
+                .add([part.name.clone()], figures(&part, busy, end_ps));
         }
         for (metric, share) in busiest {
             self.push(metric, share);
@@ -153,82 +182,26 @@ impl Samples {
         for (name, host) in system.hosts().filter(|(_, host)| host.ways().frames > 0) {
             let ways = host.ways();
             let mean = |sum_ps: u64| sum_ps as f64 / 1e3 / ways.frames as f64;
-            append(&mut self.legs, name.to_owned(), ways.legs_ps.map(mean));
+            self.legs.add([name.to_owned()], ways.legs_ps.map(mean));
         }
     }
 }
 
-fn append<const N: usize>(to: &mut Figures<N>, name: String, figures: [f64; N]) {
-    let lists = to.entry(name).or_insert_with(|| [const { Vec::new() }; N]);
-    for (list, figure) in lists.iter_mut().zip(figures) {
-        list.push(figure);
-    }
-}
-
-/// Every part that work may wait for, with its share of the time until `end_ps`.
-fn parts(system: &System, end_ps: u64) -> Vec<Part> {
-    let share = |busy_ps: u64, lanes: usize| {
-        // The last acknowledgements may still be worked off when all have finished.
-        (busy_ps as f64 / (end_ps as f64 * lanes as f64)).min(1.0)
+/// The figures of a part, as [`PART`] has them; what a part that serves nothing does not have is no number.
+fn figures(part: &Part, busy: f64, end_ps: u64) -> [f64; 7] {
+    let of_server = |figure: f64| match part.lanes {
+        0 => f64::NAN,
+        _ => figure,
     };
-    let wait = |waited_ps: u64, jobs: u64| waited_ps as f64 / 1e3 / jobs.max(1) as f64;
-    let mut parts = Vec::new();
-    let mut add = |kind, name: String, figures| {
-        parts.push(Part {
-            kind,
-            name,
-            figures,
-        });
-    };
-    for (name, host) in system.hosts() {
-        let usage = host.usage();
-        let frames = (usage.sent + usage.received) as f64;
-        let refused = (usage.sum_wrong + usage.refused) as f64;
-        let busy = share(usage.busy_ps, host.cores());
-        add(
-            Kind::Hosts,
-            format!("{name}: cores"),
-            [busy, frames, f64::NAN, refused],
-        );
-    }
-    for (name, card) in system.cards() {
-        for (stage, lanes, usage) in card.stages() {
-            let busy = share(usage.busy_ps, lanes);
-            let waited = wait(usage.waited_ps, usage.jobs);
-            add(
-                Kind::Stages,
-                format!("card of {name}: {stage}"),
-                [busy, usage.jobs as f64, waited, usage.refused as f64],
-            );
-        }
-        for (way, usage) in ["DMA out", "DMA in"].into_iter().zip(card.dma()) {
-            let waited = wait(usage.waited_ps, usage.jobs);
-            add(
-                Kind::Buses,
-                format!("card of {name}: {way}"),
-                [share(usage.busy_ps, 1), usage.jobs as f64, waited, f64::NAN],
-            );
-        }
-        let wire = card.wire_usage();
-        let dropped = card.usage().no_descriptor as f64;
-        add(
-            Kind::Wires,
-            format!("card of {name}: wire"),
-            [share(wire.busy_ps, 1), wire.sent as f64, f64::NAN, dropped],
-        );
-    }
-    for (name, switch, ports) in system.switches() {
-        for (port, to) in ports.iter().enumerate() {
-            let wire = switch.wire_usage(port).unwrap_or_default();
-            let dropped = (wire.dropped + wire.lost) as f64;
-            add(
-                Kind::Wires,
-                format!("{name}: wire to {to}"),
-                [share(wire.busy_ps, 1), wire.sent as f64, f64::NAN, dropped],
-            );
-        }
-    }
-    parts
+    [
+        of_server(part.lanes as f64),
+        of_server(busy),
+        part.jobs as f64,
+        of_server(part.waited_ps as f64 / 1e3 / part.jobs.max(1) as f64),
+        of_server(part.waiting_mean(end_ps)),
+        of_server(part.waiting_max as f64),
+        part.dropped as f64,
+    ]
 }
 
 /// Sees that no payload is wrong unless a link flips bits.

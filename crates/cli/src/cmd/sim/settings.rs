@@ -184,6 +184,7 @@ mod tests {
             assert!(why.contains(said), "{why}");
         }
         assert!(names_file("card.stage.record=/etc/passwd"));
+        assert!(names_file("card[server].stage.model=/etc/passwd"));
         assert!(!names_file("card.stage.byte_ps=1,2; link.loss=0.1"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use dpb_core::{Operator, SetupError};
@@ -34,13 +35,29 @@ pub(super) fn text(name: &str) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))
 }
 
-/// The system of this name with these changes.
+/// The system of this name with these changes, and with the times that it takes from other files: their paths begin in the folder of the system's file.
 ///
 /// # Errors
-/// Wrong usage: what is wrong with the file, or with a change.
+/// Wrong usage: what is wrong with the file, with a change, or with another file that is named.
 pub(super) fn read(name: &str, settings: &[Setting]) -> Result<Description, Failure> {
-    let described = Description::with(&text(name)?, settings);
+    let folder = match Shipped::find(name) {
+        None => Path::new(name).parent(),
+        Some(_) => None,
+    };
+    let described = Description::with(&text(name)?, settings).and_then(|mut it| {
+        it.load(folder.unwrap_or(Path::new("")))?;
+        Ok(it)
+    });
     described.map_err(|why| Failure::usage(format!("{name}: {why}")))
+}
+
+/// The model that a record names: the system, and what its times were taken from.
+pub(super) fn model(system: &str, description: &Description) -> String {
+    let inputs: Vec<String> = description.inputs.iter().map(ToString::to_string).collect();
+    match inputs.is_empty() {
+        true => system.to_owned(),
+        false => format!("{system}; times of {}", inputs.join("; times of ")),
+    }
 }
 
 /// Puts the system of this name together, which is in this process alone; digests are computed by this backend.

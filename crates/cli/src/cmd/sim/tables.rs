@@ -1,12 +1,10 @@
 //! The tables of systems that ran.
 
-use std::collections::BTreeMap;
-
 use dpb_core::measure::statistics::summarize;
 use dpb_core::measure::{Outcome, Record};
 use dpb_sim::system::Leg;
 
-use super::samples::{FLOW, PART, Samples};
+use super::samples::{DATAGRAMS, FLOW, Figures, PART, REQUESTS, SPENT, Samples};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
 
@@ -14,38 +12,20 @@ use crate::output::{self, Column, Format, Table};
 const KINDS: [(&str, &str); 4] = [
     ("busy_share_hosts", "a host's cores"),
     ("busy_share_stages", "a card's stage"),
-    ("busy_share_buses", "DMA"),
+    ("busy_share_buses", "DMA or a card's memory"),
     ("busy_share_wires", "a wire"),
 ];
 
-/// Prints what became of connections, parts and the way of frames in the runs of one system: medians, and intervals where the
+/// A figure's text.
+type Text = fn(f64) -> String;
+
+/// Prints what became of connections, datagrams, parts and the way of frames in the runs of one system: medians, and intervals where the
 /// runs are enough.
 ///
 /// # Errors
 /// If stdout cannot be written.
 pub(super) fn print(format: Format, samples: &Samples) -> Result<(), Failure> {
-    let whole: fn(f64) -> String = |value| value.round().to_string();
-    let flows = [
-        whole,
-        whole,
-        output::short_ns,
-        |rate| format!("{rate:.3}"),
-        whole,
-    ];
-    let parts = [percent, whole, output::short_ns, whole];
-    let legs = Leg::ALL.map(|leg| leg.name().replace('_', " "));
-    let legs: Vec<&str> = legs.iter().map(String::as_str).collect();
-    let tables = [
-        table("connection at", &FLOW, &samples.flows, flows),
-        table("part", &PART, &samples.parts, parts),
-        table(
-            "frames received at",
-            &legs,
-            &samples.legs,
-            [output::short_ns as fn(f64) -> String; Leg::ALL.len()],
-        ),
-    ];
-    for table in tables {
+    for table in tables(samples) {
         let text = match format {
             Format::Markdown => table.to_markdown(),
             Format::Csv => table.to_csv(),
@@ -54,6 +34,93 @@ pub(super) fn print(format: Format, samples: &Samples) -> Result<(), Failure> {
         output::print(&(text + "\n"))?;
     }
     Ok(())
+}
+
+/// The tables that say something.
+fn tables(samples: &Samples) -> Vec<Table> {
+    let whole: Text = |value| value.round().to_string();
+    let thousandths: Text = |value| format!("{value:.3}");
+    let ns: Text = output::short_ns;
+    let mut tables = Vec::new();
+    if !samples.flows.is_empty() {
+        let texts = [whole, whole, ns, thousandths, whole];
+        tables.push(table(&["connection at"], &FLOW, &samples.flows, texts));
+    }
+    if !samples.datagrams.is_empty() {
+        let texts = [whole, whole, whole, whole, whole, whole, ns, ns, ns];
+        tables.push(table(&["datagrams"], &DATAGRAMS, &samples.datagrams, texts));
+    }
+    if !samples.dropped.is_empty() {
+        let leads = ["dropped datagrams", "reason"];
+        tables.push(table(&leads, &["number"], &samples.dropped, [whole]));
+    }
+    if !samples.requests.is_empty() {
+        let texts = [whole, whole, ns, ns, ns];
+        tables.push(table(&["requests"], &REQUESTS, &samples.requests, texts));
+    }
+    let texts = [
+        whole,
+        percent,
+        whole,
+        ns,
+        |queue| format!("{queue:.2}"),
+        whole,
+        whole,
+    ];
+    tables.push(table(&["part"], &PART, &samples.parts, texts));
+    if samples.spent.is_empty() {
+        tables.push(legs(&samples.legs));
+    } else {
+        let leads = ["where the time of a frame went (first run)", "cause"];
+        tables.push(table(&leads, &SPENT, &samples.spent, [ns, percent]));
+    }
+    tables
+}
+
+/// The legs of frames by the hosts that received them, of which those are left out that took no time.
+fn legs(figures: &Figures<{ Leg::ALL.len() }>) -> Table {
+    let is_used = |leg: &Leg| {
+        let mut rows = figures.rows().iter();
+        rows.any(|(_, lists)| lists[*leg as usize].iter().any(|&time| time > 0.0))
+    };
+    let used: Vec<Leg> = Leg::ALL.into_iter().filter(is_used).collect();
+    let titles = used
+        .iter()
+        .map(|leg| Column::right(leg.name().replace('_', " ")));
+    let columns: Vec<Column> = [Column::left("frames received at")]
+        .into_iter()
+        .chain(titles)
+        .collect();
+    let mut table = Table::new(columns);
+    for (names, lists) in figures.rows() {
+        let cells = used
+            .iter()
+            .map(|&leg| cell(&lists[leg as usize], output::short_ns));
+        table.row(names.iter().cloned().chain(cells));
+    }
+    table
+}
+
+/// A part that is busy for less of the time binds nothing.
+const BOUND: f64 = 0.9;
+
+/// A sentence about the part that binds, by the median share of the time for which each was busy.
+pub(super) fn binding(samples: &Samples) -> String {
+    let busy = samples.parts.rows().iter().filter_map(|(names, lists)| {
+        let shares: Vec<f64> = known(&lists[1]);
+        Some((names.first()?, summarize(&shares)?.median))
+    });
+    let busiest = busy.filter(|&(_, share)| share > 0.0);
+    match busiest.max_by(|(_, one), (_, other)| one.total_cmp(other)) {
+        None => "no part was busy\n".to_owned(),
+        Some((name, share)) if share >= BOUND => {
+            format!("{name} binds: busy for {} of the time\n", percent(share))
+        }
+        Some((name, share)) => format!(
+            "no part binds: the busiest, {name}, works for {} of the time, and the rest is latency\n",
+            percent(share)
+        ),
+    }
 }
 
 /// A sentence about when all applications had finished; `None` if the record has no such time.
@@ -67,30 +134,34 @@ pub(super) fn completion(record: &Record) -> Option<String> {
     ))
 }
 
-/// A row for each thing, a column for each of its figures.
+/// A row for each thing, a column for each of its figures, behind those of its names.
 fn table<const N: usize>(
-    lead: &str,
-    titles: &[&str],
-    figures: &BTreeMap<String, [Vec<f64>; N]>,
-    texts: [fn(f64) -> String; N],
+    leads: &[&str],
+    titles: &[&str; N],
+    figures: &Figures<N>,
+    texts: [Text; N],
 ) -> Table {
+    let leads = leads.iter().map(|lead| Column::left(*lead));
     let titles = titles.iter().map(|title| Column::right(*title));
-    let columns: Vec<Column> = [Column::left(lead)].into_iter().chain(titles).collect();
-    let mut table = Table::new(columns);
-    for (name, lists) in figures {
+    let mut table = Table::new(leads.chain(titles).collect::<Vec<_>>());
+    for (names, lists) in figures.rows() {
         let cells = lists.iter().zip(texts).map(|(list, text)| cell(list, text));
-        table.row([name.clone()].into_iter().chain(cells));
+        table.row(names.iter().cloned().chain(cells));
     }
     table
 }
 
-/// The median of runs, with its interval unless all were the same.
-fn cell(list: &[f64], text: fn(f64) -> String) -> String {
-    let known: Vec<f64> = list
-        .iter()
+/// The figures that are known.
+fn known(list: &[f64]) -> Vec<f64> {
+    list.iter()
         .copied()
         .filter(|value| !value.is_nan())
-        .collect();
+        .collect()
+}
+
+/// The median of runs, with its interval unless all were the same.
+fn cell(list: &[f64], text: Text) -> String {
+    let known = known(list);
     let Some(summary) = summarize(&known) else {
         return String::new();
     };
@@ -115,10 +186,17 @@ pub(super) fn for_people(records: &[Record]) -> Table {
         (
             "completion_s",
             "completion",
-            (|it| output::short_ns(it * 1e9)) as fn(f64) -> String,
+            (|it| output::short_ns(it * 1e9)) as Text,
         ),
         ("goodput_bps", "goodput bit/s", output::short),
         ("transactions_per_s", "transactions/s", output::short),
+        ("request_latency_ns_p99", "requests, p99", output::short_ns),
+        (
+            "datagram_latency_ns_p99",
+            "datagrams, p99",
+            output::short_ns,
+        ),
+        ("answer_latency_ns_p99", "answers, p99", output::short_ns),
     ];
     let metrics = metrics.into_iter().filter(|(metric, ..)| has(metric));
     let metrics: Vec<_> = metrics.collect();

@@ -2,8 +2,8 @@
 
 use super::{
     Card, ComponentId, Description, DescriptionError, End, Links, Message, Plan, Prepare, Real,
-    Switch, WaysOut, Wire, WiringError, card, card_of, host, host_of, real, refuse, seed_of,
-    weights,
+    Switch, WaysOut, Wire, WiringError, address, card, card_of, host, host_of, real, refuse,
+    seed_of, weights,
 };
 
 /// A host by its name, the component, and its card.
@@ -89,7 +89,7 @@ impl<'a> Building<'a> {
         // The card's ring is what waits; nothing is dropped between it and the wire.
         model.queue_bytes = u64::MAX;
         let wire = Wire::new(model, seed_of(self.seed, host, 0));
-        card_of(self.description, host, wire, self.prepare).map(Some)
+        card_of(self.description, host, wire, self.prepare, self.seed).map(Some)
     }
 
     /// Puts a card into its host.
@@ -115,7 +115,7 @@ impl<'a> Building<'a> {
         ways: &WaysOut,
     ) -> Result<Vec<(String, ComponentId, Vec<String>)>, DescriptionError> {
         let mut switches = Vec::new();
-        for text in &self.description.switch {
+        for (number, text) in self.description.switch.iter().enumerate() {
             let joined = self.links.of(self.ends.len());
             if !ways.is_here(&text.name) {
                 self.ends.push(None);
@@ -126,7 +126,10 @@ impl<'a> Building<'a> {
                 Ok(Wire::new(model, seed_of(self.seed, &text.name, port)))
             };
             let wires: Result<Vec<Wire>, DescriptionError> = joined.iter().map(wire).collect();
-            let switch = Switch::new(text.model()?, wires?);
+            let mut switch = Switch::new(text.model()?, wires?);
+            for (host, port) in self.links.ways_from(self.description, number) {
+                switch.learn(address(host).mac, port);
+            }
             let near = joined.iter().flat_map(|&(_, link)| &self.links.0[link]);
             let weight = near.filter_map(|end| self.weights.get(end.part)).sum();
             let switch = self.plan.add(&text.name, weight, switch);

@@ -8,7 +8,7 @@ use dpb_core::conformance::sample::Sample;
 use dpb_core::{Backend, OpSpec, Operator, SetupError, VirtualClock, spec};
 
 use super::super::description::Description;
-use super::super::{System, WaysOut};
+use super::super::{Leg, System, WaysOut, report};
 use super::*;
 
 /// A port of which the test has the other side.
@@ -141,6 +141,7 @@ fn run(bench: &mut Bench, end_ns: u64) {
 #[test]
 fn frames_are_held_for_their_modelled_time_and_digests_stay_inside() {
     let mut bench = bench(SYSTEM);
+    bench.system.observe(true, None);
     let frames = [ipv4(40), ipv4(1500), ipv4(777)];
     for frame in &frames {
         let mut packet = Buf::zeroed(frame.len()).expect("memory");
@@ -166,9 +167,30 @@ fn frames_are_held_for_their_modelled_time_and_digests_stay_inside() {
     let real: Vec<_> = bench.system.real().map(|(_, real)| real.usage()).collect();
     assert_eq!((real[0].sent, real[1].received), (3, 3));
     // Each frame had the latency of the link on its way, and the stage of either card.
-    let leg = |leg: super::super::Leg| real[1].legs_ps[leg as usize];
-    assert!(leg(super::super::Leg::Wire) >= 3 * 3_000_000_000);
-    assert_eq!(leg(super::super::Leg::EngineWork), 3 * 2_000_000);
+    let leg = |leg: Leg| real[1].legs_ps[leg as usize];
+    assert_eq!(leg(Leg::Propagation), 3 * 3_000_000_000);
+    assert_eq!(leg(Leg::EngineWork), 3 * 2_000_000);
+    // So says the account, which knows the parts too, and leaves nothing out.
+    let account = report::account(&bench.system);
+    let spent = report::spent(&bench.system);
+    let sum_ps: u64 = spent.iter().map(|it| it.sum_ps).sum();
+    assert_eq!((account.frames, account.end_to_end_ps), (3, sum_ps));
+    for (part, leg, expected_ps) in [
+        ("card of a: wire", Leg::Propagation, 3 * 3_000_000_000),
+        ("card of a: crc", Leg::EngineWork, 3_000_000),
+        ("card of b: crc", Leg::EngineWork, 3_000_000),
+    ] {
+        let found = spent.iter().find(|it| it.part == part && it.leg == leg);
+        assert_eq!(found.map(|it| it.sum_ps), Some(expected_ps), "{part}");
+    }
+    let parts = report::parts(&bench.system);
+    let names = bench.system.tracks();
+    assert!(
+        names
+            .iter()
+            .map(|it| &it.name)
+            .eq(parts.iter().map(|it| &it.name))
+    );
 }
 
 #[test]

@@ -187,16 +187,23 @@ fn traffic(system: &System, live: &Live) -> Table {
     table
 }
 
-/// The mean modelled time of each leg, by the host that received the frames.
+/// The mean modelled time of each leg that took some, by the host that received the frames.
 fn delays(system: &System) -> Table {
+    let is_used = |leg: &Leg| {
+        let mut real = system.real();
+        real.any(|(_, real)| real.usage().legs_ps[*leg as usize] > 0)
+    };
+    let used: Vec<Leg> = Leg::ALL.into_iter().filter(is_used).collect();
     let mut columns = vec![Column::left("modelled, of frames to")];
-    columns.extend(Leg::ALL.map(|leg| Column::right(leg.name().replace('_', " "))));
+    let titles = used.iter();
+    columns.extend(titles.map(|leg| Column::right(leg.name().replace('_', " "))));
     let mut table = Table::new(columns);
     for (name, real) in system.real() {
         let usage = real.usage();
         let mean =
             |sum_ps: u64| output::short_ns(sum_ps as f64 / 1e3 / usage.received.max(1) as f64);
-        table.row([name.to_owned()].into_iter().chain(usage.legs_ps.map(mean)));
+        let means = used.iter().map(|&leg| mean(usage.legs_ps[leg as usize]));
+        table.row([name.to_owned()].into_iter().chain(means));
     }
     table
 }
