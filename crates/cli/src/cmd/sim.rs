@@ -3,6 +3,7 @@
 mod describe;
 mod join;
 mod live;
+mod plugin;
 mod run;
 mod samples;
 mod source;
@@ -31,6 +32,8 @@ enum Verb {
     Join(join::Args),
     /// Run a system with real hosts, whose packets pass modelled cards as the wall clock goes
     Live(live::Args),
+    /// Print the source of the plugin by which QEMU's guests run on virtual time
+    Plugin(plugin::Args),
 }
 
 /// Runs the verb.
@@ -40,5 +43,6 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Verb::Describe(args) => describe::run(&args, globals),
         Verb::Join(args) => join::run(&args, globals),
         Verb::Live(args) => live::run(&args, globals),
+        Verb::Plugin(args) => plugin::run(&args),
     }
 }
