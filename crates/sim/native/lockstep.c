@@ -5,18 +5,21 @@
  * the ends of quanta alone: -object filter-buffer,interval=US holds them until a timer of the guest's time. A second filter with the same interval holds a
  * beat, a frame that the simulation sends to itself through QEMU; when it comes back a quantum has ended.
  *
- * So the plugin has two things to do. It stops the guest after each piece of a quantum, tells the simulation, and goes on when it may: it cannot run past the
- * next end. And before a quantum begins it waits until QEMU has taken in all that the simulation has sent, so that this is there when the quantum ends. Where in a
- * quantum the guest is stopped makes no difference to the guest.
+ * The plugin stops the guest after each piece of a quantum, waits until the simulation has read all that QEMU has sent, tells it, and goes on when it may: the guest
+ * cannot run past the next end. Before a quantum begins it waits until QEMU has taken in all that the simulation has sent, so that this is there when the quantum ends.
+ * Where in a quantum the guest is stopped makes no difference to the guest.
  *
- * -plugin lockstep.so,control=PATH,piece=INSTRUCTIONS. A message to the simulation is the count of instructions, eight bytes in the host's order; instructions that
- * were begun and not finished count again, so it is an upper bound. The answer is a byte: `g`, go on, or `s`, take in what was sent and go on.
+ * -plugin lockstep.so,control=PATH,piece=INSTRUCTIONS,sockets=COUNT. The count is of QEMU's sockets for packets; -name debug-threads=on tells which of its threads still
+ * connect them. A message to the simulation is the count of instructions, eight bytes in the host's order; instructions that were begun and not finished count again, so
+ * it is an upper bound. The answer is a byte: `g`, go on, or `s`, take in what was sent and go on.
  *
  * The few declarations it needs are those of qemu-plugin.h, which distributions do not always bring along. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,7 +33,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The first version whose functions these are; later ones take it, too. */
+/* The interface's version, of which these functions are in all. QEMU 7.2 to 8 take 1; later ones say what they take. */
 #ifndef VERSION
 #define VERSION 1
 #endif
@@ -49,7 +52,7 @@ EXPORT int qemu_plugin_version = VERSION;
 
 static uint64_t count, stop_at, piece;
 static int control = -1, call = -1;
-static int sockets[SOCKETS], socket_count = -1;
+static int sockets[SOCKETS], socket_count, sockets_expected;
 
 static void fail(const char *what)
 {
@@ -57,12 +60,11 @@ static void fail(const char *what)
 	exit(1);
 }
 
-/* The sockets over which frames come, and the file that says what QEMU's main thread waits for. */
-static void find(void)
+/* The sockets that are connected, beside the plugin's own. */
+static void find_sockets(void)
 {
 	DIR *files = opendir("/proc/self/fd");
 	struct dirent *entry;
-	char path[64];
 
 	if (!files)
 		fail("/proc/self/fd");
@@ -78,10 +80,31 @@ static void find(void)
 			sockets[socket_count++] = file;
 	}
 	closedir(files);
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", getpid());
-	call = open(path, O_RDONLY | O_CLOEXEC);
-	if (call < 0)
-		fail(path);
+}
+
+/* True while a thread of QEMU's connects a socket, or has yet to say so to the main thread. */
+static int is_connecting(void)
+{
+	DIR *threads = opendir("/proc/self/task");
+	struct dirent *entry;
+	int is_there = 0;
+
+	if (!threads)
+		fail("/proc/self/task");
+	while ((entry = readdir(threads)) && !is_there) {
+		char path[300], name[32] = "";
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+		file = fopen(path, "re");
+		if (!file)
+			continue;
+		if (fgets(name, sizeof(name), file))
+			is_there = !strncmp(name, "io-task-worker", 14);
+		fclose(file);
+	}
+	closedir(threads);
+	return is_there;
 }
 
 static int is_unread(void)
@@ -94,30 +117,84 @@ static int is_unread(void)
 	return 0;
 }
 
-/* True if the main thread waits for files, and so has dealt with all that it has read. */
-static int is_idle(void)
+static int is_unsent(void)
 {
-	char text[64];
+	int i, bytes;
+
+	for (i = 0; i < socket_count; i++)
+		if (!ioctl(sockets[i], SIOCOUTQ, &bytes) && bytes > 0)
+			return 1;
+	return 0;
+}
+
+/* What QEMU's main thread does. */
+enum state {
+	BUSY,
+	/* It waits for files, and so has dealt with all that it has read. */
+	WAITS_FOR_FILES,
+	/* It waits for the core, that is, for this thread, as it does when the guest has switched itself off. */
+	WAITS_FOR_CORE
+};
+
+static enum state state(void)
+{
+	char text[160];
+	unsigned long address, operation;
 	ssize_t bytes = pread(call, text, sizeof(text) - 1, 0);
+	int number;
 
 	if (bytes <= 0)
 		fail("the main thread's state");
 	text[bytes] = 0;
-	if (text[0] < '0' || text[0] > '9')
-		return 0;
+	if (sscanf(text, "%d %lx %lx", &number, &address, &operation) != 3)
+		return BUSY;
 #ifdef SYS_poll
-	if (atoi(text) == SYS_poll)
-		return 1;
+	if (number == SYS_poll)
+		return WAITS_FOR_FILES;
 #endif
-	return atoi(text) == SYS_ppoll;
+	if (number == SYS_ppoll)
+		return WAITS_FOR_FILES;
+	/* Conditions are waited for with bits, locks are not. */
+	if (number == SYS_futex && (operation & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET)
+		return WAITS_FOR_CORE;
+	return BUSY;
 }
 
-static void take_in(void)
+/* Waits until the main thread has nothing to do, and there is nothing of that kind. */
+static void settle(int (*is_left)(void))
 {
-	if (socket_count < 0)
-		find();
-	while (is_unread() || !is_idle() || is_unread())
+	for (;;) {
+		int was_left = is_left();
+
+		switch (state()) {
+		case WAITS_FOR_CORE:
+			return;
+		case WAITS_FOR_FILES:
+			if (!was_left && !is_left())
+				return;
+			break;
+		case BUSY:
+			break;
+		}
 		sched_yield();
+	}
+}
+
+/* Waits until all sockets are there. A beat that is sent before would be lost. */
+static void begin(void)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", getpid());
+	call = open(path, O_RDONLY | O_CLOEXEC);
+	if (call < 0)
+		fail(path);
+	for (;;) {
+		find_sockets();
+		if (socket_count >= sockets_expected && !is_connecting() && state() == WAITS_FOR_FILES)
+			return;
+		sched_yield();
+	}
 }
 
 static void stop(void)
@@ -125,6 +202,10 @@ static void stop(void)
 	char answer;
 	ssize_t bytes;
 
+	if (call < 0)
+		begin();
+	/* QEMU's main thread sends what did not fit into a socket as soon as there is room. */
+	settle(is_unsent);
 	do
 		bytes = write(control, &count, sizeof(count));
 	while (bytes < 0 && errno == EINTR);
@@ -136,7 +217,7 @@ static void stop(void)
 	if (bytes <= 0)
 		_exit(0);
 	if (answer == 's')
-		take_in();
+		settle(is_unread);
 }
 
 static void executed(unsigned cpu, void *instructions)
@@ -168,9 +249,11 @@ EXPORT int qemu_plugin_install(plugin id, const void *info, int words, char **wo
 			strncpy(address.sun_path, word[i] + 8, sizeof(address.sun_path) - 1);
 		if (!strncmp(word[i], "piece=", 6))
 			piece = strtoull(word[i] + 6, NULL, 10);
+		if (!strncmp(word[i], "sockets=", 8))
+			sockets_expected = atoi(word[i] + 8);
 	}
-	if (!address.sun_path[0] || !piece) {
-		fprintf(stderr, "lockstep: control=PATH,piece=INSTRUCTIONS\n");
+	if (!address.sun_path[0] || !piece || sockets_expected < 1 || sockets_expected > SOCKETS) {
+		fprintf(stderr, "lockstep: control=PATH,piece=INSTRUCTIONS,sockets=COUNT\n");
 		return 1;
 	}
 	control = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

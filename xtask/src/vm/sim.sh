@@ -13,6 +13,13 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 stty -F /dev/ttyS1 raw
 exec 3> /dev/ttyS1
+# On virtual time a core that waits is emulated, too, and the kernel's loop for that is slower to emulate than any other.
+case " $(cat /proc/cmdline) " in
+*" busy "*)
+    awk 'BEGIN { while (1) n++ }' &
+    renice -n 19 -p $!
+    ;;
+esac
 while read -r module; do
     insmod "/modules/$module.ko"
 done < /modules/order

@@ -3,7 +3,7 @@
 //! A guest's time is its count of instructions, and it runs for a quantum at a time (`native/lockstep.c` says how QEMU is made to). Its frames leave and come at the ends of quanta
 //! alone: one that leaves within a quantum is sent at its end, one that arrives within a quantum is received at its end. So times of frames are exact to a
 //! quantum, which should be no longer than the latency of the guest's link; and as nothing in a guest depends on when the host runs it, the same guests and the same
-//! file give the same run, frame by frame.
+//! file give the same run, frame by frame, up to the moment at which a guest switches itself off.
 //!
 //! The end of a quantum is known by a *beat*: a frame that goes into QEMU by one socket, is held there for the same time as the guest's frames are, and comes back by
 //! another.
@@ -31,7 +31,7 @@ use super::message::Message;
 /// The source of QEMU's plugin, in C: `cc -O2 -shared -fPIC -o lockstep.so lockstep.c`.
 pub const PLUGIN_SOURCE: &str = include_str!("../../native/lockstep.c");
 /// Pieces of a quantum, after each of which a guest is stopped.
-pub const PIECES: u64 = 4;
+pub const PIECES: u64 = 2;
 /// Longest sleep while guests run.
 const SLEEP_NS_MAX: i64 = 2_000_000;
 /// Frames that are taken from a port at a time.
@@ -125,6 +125,9 @@ struct Guest {
     run: Run,
     /// A message of which a part has come.
     said: Vec<u8>,
+    /// What the guest has sent at the end of a quantum that the plugin has not yet told of.
+    held: Vec<Buf>,
+    has_beaten: bool,
     found: VecDeque<(u64, Box<Frame>)>,
     leaving: VecDeque<Buf>,
     bytes: Vec<u8>,
@@ -146,6 +149,8 @@ impl Lockstep {
                 ways,
                 run: Run::Begins,
                 said: Vec::new(),
+                held: Vec::new(),
+                has_beaten: false,
                 found: VecDeque::new(),
                 leaving: VecDeque::new(),
                 bytes: Vec::new(),
@@ -199,12 +204,14 @@ impl Guest {
         }
     }
 
-    /// Hears what the plugin says, and answers it until a quantum has ended.
+    /// Hears what the plugin says, and answers it until a quantum has ended. The plugin says nothing before all that QEMU has sent was read.
     fn listen(&mut self) -> Result<(), OutsideError> {
         while matches!(self.run, Run::Begins | Run::Runs) {
             let mut room = [0; SAID_BYTES];
             let missing = SAID_BYTES - self.said.len();
-            match self.ways.control.read(&mut room[..missing]) {
+            let read = self.ways.control.read(&mut room[..missing]);
+            self.drain()?;
+            match read {
                 Ok(0) => return self.end(),
                 Ok(bytes) => self.said.extend_from_slice(&room[..bytes]),
                 Err(error) => match error.kind() {
@@ -221,11 +228,11 @@ impl Guest {
             let instructions = u64::from_ne_bytes(said);
             if self.run == Run::Begins {
                 self.run = Run::Stopped;
-            } else if self.has_beaten()? {
+            } else if std::mem::take(&mut self.has_beaten) {
                 self.usage.quanta += 1;
                 self.run = Run::Stopped;
                 self.check(instructions)?;
-                self.take(self.reached_ps())?;
+                self.take(self.reached_ps());
             } else {
                 self.answer(b'g')?;
             }
@@ -235,17 +242,26 @@ impl Guest {
 
     /// QEMU has ended: what it had sent before comes at the end of the quantum.
     fn end(&mut self) -> Result<(), OutsideError> {
-        self.take(self.reached_ps() + self.ways.quantum_ps)?;
+        self.take(self.reached_ps() + self.ways.quantum_ps);
         self.run = Run::Ended;
         Ok(())
     }
 
-    /// True if the beat has come back.
-    fn has_beaten(&mut self) -> Result<bool, OutsideError> {
+    /// Reads what the guest has sent, and the beat.
+    fn drain(&mut self) -> Result<(), OutsideError> {
         let mut beats = Vec::new();
-        let came = self.ways.beats_out.receive(&mut beats, BURST);
-        let came = came.map_err(|error| self.failure("beats", &error))?;
-        Ok(came > 0)
+        loop {
+            let (frames, beat) = (&mut self.ways.frames, &mut self.ways.beats_out);
+            let came = frames.receive(&mut self.held, BURST).and_then(|frames| {
+                let beats = beat.receive(&mut beats, BURST)?;
+                Ok(frames + beats)
+            });
+            if came.map_err(|error| self.failure("frames", &error))? == 0 {
+                break;
+            }
+        }
+        self.has_beaten |= !beats.is_empty();
+        Ok(())
     }
 
     /// Checks that the guest has run all the time: its instructions, of a nanosecond each, are no fewer than its time. A core that sleeps skips time, and perhaps
@@ -262,16 +278,8 @@ impl Guest {
     }
 
     /// Takes what the guest has sent in the quantum that has ended.
-    fn take(&mut self, due_ps: u64) -> Result<(), OutsideError> {
-        let mut packets = Vec::new();
-        loop {
-            let came = self.ways.frames.receive(&mut packets, BURST);
-            match came.map_err(|error| self.failure("frames", &error))? {
-                0 => break,
-                _ => continue,
-            }
-        }
-        for packet in packets {
+    fn take(&mut self, due_ps: u64) {
+        for packet in std::mem::take(&mut self.held) {
             match Frame::from_bytes(&packet, due_ps) {
                 Ok(frame) => {
                     self.usage.received += 1;
@@ -281,7 +289,6 @@ impl Guest {
                 Err(NoFrame { .. }) => self.usage.lost += 1,
             }
         }
-        Ok(())
     }
 
     fn send(&mut self, now_ps: u64, frame: &Frame) -> Result<(), OutsideError> {
@@ -300,13 +307,34 @@ impl Guest {
         };
         packet.copy_from_slice(&self.bytes);
         self.leaving.push_back(packet);
-        let sent = self.ways.frames.send(&mut self.leaving);
-        self.leaving.clear();
-        match sent.map_err(|error| self.failure("frames", &error))? {
-            0 => self.usage.lost += 1,
-            _ => self.usage.sent += 1,
+        loop {
+            let sent = self.ways.frames.send(&mut self.leaving);
+            if sent.map_err(|error| self.failure("frames", &error))? > 0 {
+                self.usage.sent += 1;
+                return Ok(());
+            }
+            // How soon QEMU reads must not decide what is lost.
+            if self.is_gone()? {
+                self.leaving.clear();
+                self.usage.lost += 1;
+                return Ok(());
+            }
+            thread::yield_now();
         }
-        Ok(())
+    }
+
+    /// True if QEMU has ended, which the plugin's side of the socket tells.
+    fn is_gone(&self) -> Result<bool, OutsideError> {
+        let mut files = [PollFd::new(&self.ways.control, PollFlags::empty())];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        match poll(&mut files, Some(&now)) {
+            Ok(_) => Ok(files[0].revents().contains(PollFlags::HUP)),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(self.failure("the plugin", &error.into())),
+        }
     }
 
     /// Lets the guest run to the end of the next quantum, with all that it will receive there.
@@ -315,14 +343,17 @@ impl Guest {
         let mut beat = beat.map_err(|why| OutsideError(why.to_string()))?;
         beat.copy_from_slice(&BEAT);
         let mut beats = VecDeque::from([beat]);
-        let sent = self.ways.beats_in.send(&mut beats);
-        sent.map_err(|error| self.failure("beats", &error))?;
         let mut none = VecDeque::new();
         // QEMU's main thread reads whether or not the guest runs.
-        while self.ways.frames.stats().in_flight() + self.ways.beats_in.stats().in_flight() > 0 {
-            for port in [&mut self.ways.frames, &mut self.ways.beats_in] {
-                let sent = port.send(&mut none);
-                sent.map_err(|error| OutsideError(format!("{}: {error}", port.name())))?;
+        while !self.is_gone()? {
+            let sent = self.ways.beats_in.send(&mut beats);
+            let sent = sent.and_then(|_| self.ways.frames.send(&mut none));
+            sent.map_err(|error| self.failure("frames", &error))?;
+            let waiting = |port: &mut Box<dyn PacketPort>| port.stats().in_flight();
+            if beats.is_empty()
+                && waiting(&mut self.ways.frames) + waiting(&mut self.ways.beats_in) == 0
+            {
+                break;
             }
             thread::yield_now();
         }
@@ -399,8 +430,16 @@ impl Outside<Message> for LockstepEnd {
         let running = guests
             .iter()
             .filter(|guest| matches!(guest.run, Run::Begins | Run::Runs));
-        let controls = running.map(|guest| guest.ways.control.as_fd());
-        let mut files: Vec<PollFd<'_>> = controls
+        let ways = running.flat_map(|guest| {
+            let control = Some(guest.ways.control.as_fd());
+            [
+                control,
+                guest.ways.frames.file(),
+                guest.ways.beats_out.file(),
+            ]
+        });
+        let mut files: Vec<PollFd<'_>> = ways
+            .flatten()
             .map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN))
             .collect();
         let timeout = Timespec {

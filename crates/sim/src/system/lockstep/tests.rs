@@ -73,7 +73,8 @@ fn guest(
     sleeps: bool,
 ) -> Vec<Timed> {
     let mut came = Vec::new();
-    let (mut count, mut held, mut beat) = (25_000u64, Vec::new(), None);
+    let piece = 100_000 / PIECES;
+    let (mut count, mut held, mut beat) = (piece, Vec::new(), None);
     for quantum in 0..quanta {
         for piece in 0..PIECES {
             let mut answer = [0];
@@ -91,7 +92,7 @@ fn guest(
                 piece == 0,
                 "quantum {quantum}, piece {piece}"
             );
-            count += if sleeps { 10_000 } else { 25_010 };
+            count += if sleeps { piece / 2 } else { piece + 10 };
         }
         // The end of the quantum.
         came.extend(held.drain(..).map(|frame| (quantum + 1, frame)));

@@ -152,9 +152,9 @@ impl Awaited {
             format!("-netdev stream,id={id},server=off,addr.type=unix,addr.path={path}{ending}")
         };
         [
-            "-nodefaults -vga none -accel tcg -icount shift=0,sleep=off -smp 1 -seed 1 -rtc clock=vm,base=2026-01-01"
+            "-nodefaults -vga none -accel tcg -icount shift=0,sleep=off -smp 1 -seed 1 -rtc clock=vm,base=2026-01-01 -name debug-threads=on"
                 .to_owned(),
-            format!("-plugin ./lockstep.so,control={path}.control,piece={piece}"),
+            format!("-plugin ./lockstep.so,control={path}.control,piece={piece},sockets=3"),
             stream("net", ""),
             "-device e1000,netdev=net,mac=MAC".to_owned(),
             stream("in", ".in"),
