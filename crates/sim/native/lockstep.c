@@ -33,7 +33,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The interface's version, of which these functions are in all. QEMU 7.2 to 8 take 1; later ones say what they take. */
+/* The interface's version, of which these functions are in all. QEMU 7.2 to 8.1 take 1, later ones 2: -DVERSION=2. */
 #ifndef VERSION
 #define VERSION 1
 #endif

@@ -34,6 +34,8 @@ const ROUND_TRIP_MS_MIN: f64 = 10.0;
 /// Frames of a transfer of 1 MiB, at least.
 const FRAMES_MIN: u64 = (1 << 20) / 1448;
 const LIMIT: Duration = Duration::from_secs(300);
+/// Versions of the interface of plugins, of which each QEMU since 7.2 takes one.
+const PLUGIN_VERSIONS: [u32; 2] = [1, 2];
 /// Guests on virtual time run each nanosecond of it.
 const IN_STEPS_LIMIT: Duration = Duration::from_secs(1800);
 
@@ -66,15 +68,13 @@ pub(super) fn run(kernel: &Kernel, all_is_built: bool) -> Result<()> {
         );
         [guest::machine(), words(&flags)].concat()
     };
-    let (said, record) = both(
-        kernel,
-        &dpb(all_is_built)?,
-        &folder,
-        SYSTEM,
-        "",
-        LIMIT,
-        &nic,
-    )?;
+    let setup = Setup {
+        system: SYSTEM,
+        kernel_words: "",
+        limit: LIMIT,
+        flags: &nic,
+    };
+    let (said, record) = setup.run(kernel, &dpb(all_is_built)?, &folder)?;
     judge(&said, &record)
 }
 
@@ -86,37 +86,21 @@ pub(super) fn run_in_steps(kernel: &Kernel) -> Result<()> {
     let folder = shell::target_dir().join("vm/lockstep");
     fs::create_dir_all(&folder)?;
     let dpb = dpb(false)?;
-    let plugin = folder.join("lockstep.so");
-    let source = folder.join("lockstep.c");
-    fs::write(
-        &source,
-        shell::output(Command::new(&dpb).args(["sim", "plugin"]))?,
-    )?;
-    shell::run(
-        Command::new("cc")
-            .args([
-                "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o",
-            ])
-            .args([&plugin, &source]),
-    )?;
+    make_plugin(&dpb, &folder)?;
     let system = SYSTEM.replace(
         ".socket\"",
         &format!(".socket\"\nlockstep_us = {QUANTUM_US}"),
     );
-    let nic = |number: usize| in_steps(number);
+    let setup = Setup {
+        system: &system,
+        kernel_words: "idle=poll nokaslr busy",
+        limit: IN_STEPS_LIMIT,
+        flags: &in_steps,
+    };
     let mut traces = Vec::new();
     for _ in 0..2 {
         let began = Instant::now();
-        let kernel_words = "idle=poll nokaslr busy";
-        let (said, record) = both(
-            kernel,
-            &dpb,
-            &folder,
-            &system,
-            kernel_words,
-            IN_STEPS_LIMIT,
-            &nic,
-        )?;
+        let (said, record) = setup.run(kernel, &dpb, &folder)?;
         judge(&said, &record)?;
         let trace = record["check"]["digest"].as_str();
         let trace = trace.with_context(|| format!("no trace: {record}"))?;
@@ -131,18 +115,43 @@ pub(super) fn run_in_steps(kernel: &Kernel) -> Result<()> {
     Ok(())
 }
 
+/// Compiles the plugin as this QEMU takes it.
+fn make_plugin(dpb: &Path, folder: &Path) -> Result<()> {
+    let (plugin, source) = (folder.join("lockstep.so"), folder.join("lockstep.c"));
+    let text = shell::output(Command::new(dpb).args(["sim", "plugin"]))?;
+    fs::write(&source, text)?;
+    let mut said = String::new();
+    for version in PLUGIN_VERSIONS {
+        let flags = "-O2 -Wall -Wextra -Werror -shared -fPIC -o";
+        shell::run(
+            Command::new("cc")
+                .arg(format!("-DVERSION={version}"))
+                .args(words(flags))
+                .args([&plugin, &source]),
+        )?;
+        let mut probe = Command::new(guest::QEMU);
+        probe
+            .args(words("-accel tcg -machine none -nodefaults -display none"))
+            .arg("-plugin")
+            .arg(&plugin)
+            .stdin(Stdio::null());
+        // It wants parameters, and says so once its version is right.
+        said = String::from_utf8_lossy(&probe.output()?.stderr).into_owned();
+        if said.contains("lockstep: ") {
+            return Ok(());
+        }
+    }
+    bail!("{} does not take the plugin: {said}", guest::QEMU);
+}
+
 /// The counts that do not depend on when QEMU's main thread sees that a guest has switched itself off.
 fn lasting(record: &Value) -> BTreeMap<String, Value> {
     let counts = record["counts"].as_object();
     let all = counts.into_iter().flatten();
-    all.filter(|(name, _)| {
-        let is_of_the_end = |end: &&str| name.ends_with(*end);
-        !["events", ": quanta", ": lost at the guest"]
-            .iter()
-            .any(is_of_the_end)
-    })
-    .map(|(name, count)| (name.clone(), count.clone()))
-    .collect()
+    let of_the_end = ["events", ": quanta", ": lost at the guest"];
+    all.filter(|(name, _)| !of_the_end.iter().any(|end| name.ends_with(end)))
+        .map(|(name, count)| (name.clone(), count.clone()))
+        .collect()
 }
 
 /// The quantum of guests on virtual time: the latency of their link.
@@ -179,43 +188,48 @@ fn words(flags: &str) -> Vec<String> {
 /// What both guests said, and the record of the network between them.
 type Said = (BTreeMap<String, String>, Value);
 
-/// Boots both guests behind a system, and waits for their ends.
-fn both(
-    kernel: &Kernel,
-    dpb: &Path,
-    folder: &Path,
-    system: &str,
-    kernel_words: &str,
+/// How both guests run.
+struct Setup<'a> {
+    /// The system between them.
+    system: &'a str,
+    /// Words of their kernels' command lines.
+    kernel_words: &'a str,
     limit: Duration,
-    nic: &dyn Fn(usize) -> Vec<String>,
-) -> Result<Said> {
-    fs::create_dir_all(folder)?;
-    fs::write(folder.join("system.toml"), system)?;
-    let image = image(kernel)?;
-    let network = Network::start(dpb, folder)?;
-    let start = |number: usize| {
-        let own = folder.join(number.to_string());
-        let words = format!("{kernel_words} guest={number}");
-        Guest::start(kernel, &image, &own, &words, &nic(number))
-    };
-    let guests = [start(1)?, start(2)?];
-    let mut said = BTreeMap::new();
-    for (number, guest) in guests.into_iter().enumerate() {
-        let results = guest.finish(limit)?;
-        ensure!(
-            results.lines().any(|line| line.trim() == "end"),
-            "guest {} did not get to its end: {results:?}",
-            number + 1
-        );
-        let lines = results
-            .lines()
-            .filter_map(|line| line.trim().split_once(' '));
-        for (name, value) in lines {
-            let name = format!("{name} {}", number + 1);
-            said.insert(name, value.trim().to_owned());
+    /// QEMU's flags, by the guest's number.
+    flags: &'a dyn Fn(usize) -> Vec<String>,
+}
+
+impl Setup<'_> {
+    /// Boots both guests behind the system, and waits for their ends.
+    fn run(&self, kernel: &Kernel, dpb: &Path, folder: &Path) -> Result<Said> {
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("system.toml"), self.system)?;
+        let image = image(kernel)?;
+        let network = Network::start(dpb, folder)?;
+        let start = |number: usize| {
+            let own = folder.join(number.to_string());
+            let words = format!("{} guest={number}", self.kernel_words);
+            Guest::start(kernel, &image, &own, &words, &(self.flags)(number))
+        };
+        let guests = [start(1)?, start(2)?];
+        let mut said = BTreeMap::new();
+        for (number, guest) in guests.into_iter().enumerate() {
+            let results = guest.finish(self.limit)?;
+            ensure!(
+                results.lines().any(|line| line.trim() == "end"),
+                "guest {} did not get to its end: {results:?}",
+                number + 1
+            );
+            let lines = results
+                .lines()
+                .filter_map(|line| line.trim().split_once(' '));
+            for (name, value) in lines {
+                let name = format!("{name} {}", number + 1);
+                said.insert(name, value.trim().to_owned());
+            }
         }
+        Ok((said, network.end()?))
     }
-    Ok((said, network.end()?))
 }
 
 fn judge(said: &BTreeMap<String, String>, record: &Value) -> Result<()> {

@@ -7,7 +7,8 @@ use crate::output;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  dpb sim plugin > lockstep.c && cc -O2 -shared -fPIC -o lockstep.so lockstep.c"
+    after_help = "QEMU 7.2 to 8.1 take it as it is; later ones, which say that they support only a later API version, with -DVERSION=2.\n\
+                  Example:\n  dpb sim plugin > lockstep.c && cc -O2 -shared -fPIC -o lockstep.so lockstep.c"
 )]
 pub(super) struct Args {}
 
