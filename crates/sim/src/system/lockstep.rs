@@ -314,7 +314,7 @@ impl Guest {
                 return Ok(());
             }
             // How soon QEMU reads must not decide what is lost.
-            if self.is_gone()? {
+            if self.leaving.is_empty() || self.is_gone()? {
                 self.leaving.clear();
                 self.usage.lost += 1;
                 return Ok(());
