@@ -30,6 +30,8 @@ enum What {
     /// Two guests that talk through modelled cards (`dpb sim live`): their frames over QEMU's sockets, a transfer whose bytes are compared. Fetches the distribution's
     /// kernel if there is none
     Sim,
+    /// The same guests on virtual time, an instruction a nanosecond, twice: both runs must be the same, frame by frame. Takes minutes
+    Lockstep,
 }
 
 /// Runs them.
@@ -37,6 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match args.what {
         What::Rdma => rdma::run(kernel::Kernel::find_or_fetch()?, false),
         What::Sim => sim::run(&kernel::Kernel::find_or_fetch()?, false),
+        What::Lockstep => sim::run_in_steps(&kernel::Kernel::find_or_fetch()?),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Two guests whose frames pass modelled cards: what goes in, what must come of it.
+//! Two guests whose frames pass modelled cards, on the wall clock or on virtual time: what goes in, what must come of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,8 +15,8 @@ use super::kernel::{self, Kernel};
 use crate::bench::programs;
 use crate::shell;
 
-/// In this order.
-const MODULES: [&str; 8] = [
+/// In this order. The last is of a card whose model in QEMU does all at once, as virtual time needs it.
+const MODULES: [&str; 9] = [
     "virtio_ring",
     "virtio",
     "virtio_pci_modern_dev",
@@ -25,6 +25,7 @@ const MODULES: [&str; 8] = [
     "failover",
     "net_failover",
     "virtio_net",
+    "e1000",
 ];
 /// The system between the guests, beside its sockets.
 const SYSTEM: &str = include_str!("sim.toml");
@@ -33,6 +34,10 @@ const ROUND_TRIP_MS_MIN: f64 = 10.0;
 /// Frames of a transfer of 1 MiB, at least.
 const FRAMES_MIN: u64 = (1 << 20) / 1448;
 const LIMIT: Duration = Duration::from_secs(300);
+/// Versions of the interface of plugins, of which each QEMU since 7.2 takes one.
+const PLUGIN_VERSIONS: [u32; 2] = [1, 2];
+/// Guests on virtual time run each nanosecond of it.
+const IN_STEPS_LIMIT: Duration = Duration::from_secs(1800);
 
 /// The programs that are missing here, and what to install.
 pub(super) fn missing() -> Option<anyhow::Error> {
@@ -50,45 +55,181 @@ pub(super) fn missing() -> Option<anyhow::Error> {
     Some(anyhow::anyhow!("no {name}: apt-get install {package}"))
 }
 
-/// Builds `dpb`, boots both guests, judges.
+/// Builds `dpb`, boots both guests on the wall clock, judges.
 pub(super) fn run(kernel: &Kernel, all_is_built: bool) -> Result<()> {
     if let Some(missing) = missing() {
         return Err(missing);
     }
     let folder = shell::target_dir().join("vm/sim");
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join("system.toml"), SYSTEM)?;
-    let image = image(kernel)?;
-    let network = Network::start(&dpb(all_is_built)?, &folder)?;
-    let start = |number: usize| {
-        let mut flags = guest::machine();
-        flags.extend([
-            "-netdev".to_owned(),
-            format!("stream,id=n0,server=off,addr.type=unix,addr.path=../{number}.socket"),
-            "-device".to_owned(),
-            format!("virtio-net-pci,netdev=n0,mac=02:00:00:00:00:0{number}"),
-        ]);
-        let own = folder.join(number.to_string());
-        Guest::start(kernel, &image, &own, &format!("guest={number}"), &flags)
-    };
-    let guests = [start(1)?, start(2)?];
-    let mut said = BTreeMap::new();
-    for (number, guest) in guests.into_iter().enumerate() {
-        let results = guest.finish(LIMIT)?;
-        ensure!(
-            results.lines().any(|line| line.trim() == "end"),
-            "guest {} did not get to its end: {results:?}",
-            number + 1
+    let nic = |number: usize| {
+        let flags = format!(
+            "-netdev stream,id=n0,server=off,addr.type=unix,addr.path=../{number}.socket \
+             -device virtio-net-pci,netdev=n0,mac=02:00:00:00:00:0{number}"
         );
-        let lines = results
-            .lines()
-            .filter_map(|line| line.trim().split_once(' '));
-        for (name, value) in lines {
-            let name = format!("{name} {}", number + 1);
-            said.insert(name, value.trim().to_owned());
+        [guest::machine(), words(&flags)].concat()
+    };
+    let setup = Setup {
+        system: SYSTEM,
+        kernel_words: "",
+        limit: LIMIT,
+        flags: &nic,
+    };
+    let (said, record) = setup.run(kernel, &dpb(all_is_built)?, &folder)?;
+    judge(&said, &record)
+}
+
+/// The same on virtual time, twice: the runs must be the same, frame by frame.
+pub(super) fn run_in_steps(kernel: &Kernel) -> Result<()> {
+    if let Some(missing) = missing() {
+        return Err(missing);
+    }
+    let folder = shell::target_dir().join("vm/lockstep");
+    fs::create_dir_all(&folder)?;
+    let dpb = dpb(false)?;
+    make_plugin(&dpb, &folder)?;
+    let system = SYSTEM.replace(
+        ".socket\"",
+        &format!(".socket\"\nlockstep_us = {QUANTUM_US}"),
+    );
+    let setup = Setup {
+        system: &system,
+        kernel_words: "idle=poll nokaslr busy",
+        limit: IN_STEPS_LIMIT,
+        flags: &in_steps,
+    };
+    let mut traces = Vec::new();
+    for _ in 0..2 {
+        let began = Instant::now();
+        let (said, record) = setup.run(kernel, &dpb, &folder)?;
+        judge(&said, &record)?;
+        let trace = record["check"]["digest"].as_str();
+        let trace = trace.with_context(|| format!("no trace: {record}"))?;
+        println!("traces {trace}, {:.0} s", began.elapsed().as_secs_f64());
+        traces.push((trace.to_owned(), lasting(&record)));
+    }
+    ensure!(
+        traces[0] == traces[1],
+        "two runs were not the same: {traces:?}"
+    );
+    println!("two runs on virtual time were the same, frame by frame");
+    Ok(())
+}
+
+/// Compiles the plugin as this QEMU takes it.
+fn make_plugin(dpb: &Path, folder: &Path) -> Result<()> {
+    let (plugin, source) = (folder.join("lockstep.so"), folder.join("lockstep.c"));
+    let text = shell::output(Command::new(dpb).args(["sim", "plugin"]))?;
+    fs::write(&source, text)?;
+    let mut said = String::new();
+    for version in PLUGIN_VERSIONS {
+        let flags = "-O2 -Wall -Wextra -Werror -shared -fPIC -o";
+        shell::run(
+            Command::new("cc")
+                .arg(format!("-DVERSION={version}"))
+                .args(words(flags))
+                .args([&plugin, &source]),
+        )?;
+        let mut probe = Command::new(guest::QEMU);
+        probe
+            .args(words("-accel tcg -machine none -nodefaults -display none"))
+            .arg("-plugin")
+            .arg(&plugin)
+            .stdin(Stdio::null());
+        // It wants parameters, and says so once its version is right.
+        said = String::from_utf8_lossy(&probe.output()?.stderr).into_owned();
+        if said.contains("lockstep: ") {
+            return Ok(());
         }
     }
-    judge(&said, &network.end()?)
+    bail!("{} does not take the plugin: {said}", guest::QEMU);
+}
+
+/// The counts that do not depend on when QEMU's main thread sees that a guest has switched itself off.
+fn lasting(record: &Value) -> BTreeMap<String, Value> {
+    let counts = record["counts"].as_object();
+    let all = counts.into_iter().flatten();
+    let of_the_end = ["events", ": quanta", ": lost at the guest"];
+    all.filter(|(name, _)| !of_the_end.iter().any(|end| name.ends_with(end)))
+        .map(|(name, count)| (name.clone(), count.clone()))
+        .collect()
+}
+
+/// The quantum of guests on virtual time: the latency of their link.
+const QUANTUM_US: u64 = 5000;
+
+/// QEMU's flags of a guest on virtual time, as `dpb sim live` says them.
+fn in_steps(number: usize) -> Vec<String> {
+    let piece = QUANTUM_US * 1000 / 2;
+    let stream = |id: &str, ending: &str| {
+        format!(
+            "-netdev stream,id={id},server=off,addr.type=unix,addr.path=../{number}.socket{ending}"
+        )
+    };
+    let flags = [
+        "-nodefaults -vga none -accel tcg -icount shift=0,sleep=off -smp 1 -seed 1 -rtc clock=vm,base=2026-01-01 -name debug-threads=on -cpu qemu64"
+            .to_owned(),
+        format!("-plugin ../lockstep.so,control=../{number}.socket.control,piece={piece},sockets=3"),
+        stream("net", ""),
+        format!("-device e1000,netdev=net,mac=02:00:00:00:00:0{number}"),
+        stream("in", ".in"),
+        stream("out", ".out"),
+        "-netdev hubport,id=hub0,hubid=0,netdev=in -netdev hubport,id=hub1,hubid=0,netdev=out"
+            .to_owned(),
+        format!("-object filter-buffer,id=held,netdev=net,interval={QUANTUM_US}"),
+        format!("-object filter-buffer,id=beat,netdev=in,interval={QUANTUM_US}"),
+    ];
+    words(&flags.join(" "))
+}
+
+fn words(flags: &str) -> Vec<String> {
+    flags.split_whitespace().map(str::to_owned).collect()
+}
+
+/// What both guests said, and the record of the network between them.
+type Said = (BTreeMap<String, String>, Value);
+
+/// How both guests run.
+struct Setup<'a> {
+    /// The system between them.
+    system: &'a str,
+    /// Words of their kernels' command lines.
+    kernel_words: &'a str,
+    limit: Duration,
+    /// QEMU's flags, by the guest's number.
+    flags: &'a dyn Fn(usize) -> Vec<String>,
+}
+
+impl Setup<'_> {
+    /// Boots both guests behind the system, and waits for their ends.
+    fn run(&self, kernel: &Kernel, dpb: &Path, folder: &Path) -> Result<Said> {
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("system.toml"), self.system)?;
+        let image = image(kernel)?;
+        let network = Network::start(dpb, folder)?;
+        let start = |number: usize| {
+            let own = folder.join(number.to_string());
+            let words = format!("{} guest={number}", self.kernel_words);
+            Guest::start(kernel, &image, &own, &words, &(self.flags)(number))
+        };
+        let guests = [start(1)?, start(2)?];
+        let mut said = BTreeMap::new();
+        for (number, guest) in guests.into_iter().enumerate() {
+            let results = guest.finish(self.limit)?;
+            ensure!(
+                results.lines().any(|line| line.trim() == "end"),
+                "guest {} did not get to its end: {results:?}",
+                number + 1
+            );
+            let lines = results
+                .lines()
+                .filter_map(|line| line.trim().split_once(' '));
+            for (name, value) in lines {
+                let name = format!("{name} {}", number + 1);
+                said.insert(name, value.trim().to_owned());
+            }
+        }
+        Ok((said, network.end()?))
+    }
 }
 
 fn judge(said: &BTreeMap<String, String>, record: &Value) -> Result<()> {
@@ -177,11 +318,16 @@ struct Network {
 
 impl Network {
     fn start(dpb: &Path, folder: &Path) -> Result<Self> {
-        let sockets = ["1.socket", "2.socket"].map(|name| folder.join(name));
-        for socket in sockets.iter().filter(|socket| socket.exists()) {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
             // Of a run that was killed.
-            fs::remove_file(socket)?;
+            if path.to_string_lossy().contains(".socket") {
+                fs::remove_file(path)?;
+            }
         }
+        let is_in_steps = fs::read_to_string(folder.join("system.toml"))?.contains("lockstep");
+        let ending = if is_in_steps { ".control" } else { "" };
+        let sockets = [1, 2].map(|number| folder.join(format!("{number}.socket{ending}")));
         let mut command = Command::new(dpb);
         command
             .args(["sim", "live", "system.toml", "--format", "json"])
@@ -205,8 +351,11 @@ impl Network {
 
     /// Ends it as a person does; its record.
     fn end(mut self) -> Result<Value> {
-        let pid = self.child.id().to_string();
-        shell::run(Command::new("kill").args(["-TERM", &pid]))?;
+        // With guests on virtual time it ends with them.
+        if self.child.try_wait()?.is_none() {
+            let pid = self.child.id().to_string();
+            shell::run(Command::new("kill").args(["-TERM", &pid]))?;
+        }
         let status = self.child.wait()?;
         ensure!(status.success(), "dpb sim live ended with {status}");
         let record = fs::read_to_string(self.folder.join("record"))?;

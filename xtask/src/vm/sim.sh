@@ -13,6 +13,13 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 stty -F /dev/ttyS1 raw
 exec 3> /dev/ttyS1
+# On virtual time a core that waits is emulated, too, and the kernel's loop for that is slower to emulate than any other.
+case " $(cat /proc/cmdline) " in
+*" busy "*)
+    awk 'BEGIN { while (1) n++ }' &
+    renice -n 19 -p $!
+    ;;
+esac
 while read -r module; do
     insmod "/modules/$module.ko"
 done < /modules/order
@@ -32,6 +39,7 @@ if [ "$number" = 1 ]; then
     nc -l -p 5001 <&9 > /tmp/got
     echo "got $(sha256sum < /tmp/got | cut -d' ' -f1)" >&3
 else
+    # No random bytes: on virtual time two runs are to be the same.
     dd if=/bin/busybox of=/tmp/file bs=64k count=16 2> /dev/null
     echo "sent $(sha256sum < /tmp/file | cut -d' ' -f1)" >&3
     until ping -c 1 -W 1 10.0.0.1 > /dev/null; do :; done

@@ -4,6 +4,7 @@ mod beside;
 mod describe;
 mod join;
 mod live;
+mod plugin;
 pub mod run;
 mod samples;
 mod settings;
@@ -38,6 +39,8 @@ enum Verb {
     Join(join::Args),
     /// Run a system with real hosts, whose packets pass modelled cards as the wall clock goes
     Live(live::Args),
+    /// Print the source of the plugin by which QEMU's guests run on virtual time
+    Plugin(plugin::Args),
 }
 
 /// Runs the verb.
@@ -48,5 +51,6 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
         Verb::Beside(args) => beside::run(&args, globals),
         Verb::Join(args) => join::run(&args, globals),
         Verb::Live(args) => live::run(&args, globals),
+        Verb::Plugin(args) => plugin::run(&args),
     }
 }

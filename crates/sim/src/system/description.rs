@@ -319,6 +319,8 @@ pub struct RealText {
     pub namespace: Option<String>,
     /// The Unix socket at which a guest of QEMU finds its network, by `-netdev stream`.
     pub stream: Option<String>,
+    /// The quantum of a guest on virtual time, in microseconds. Without one it runs as the wall clock goes.
+    pub lockstep_us: Option<u32>,
 }
 
 /// A switch.

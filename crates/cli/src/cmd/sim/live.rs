@@ -1,6 +1,7 @@
 //! `dpb sim live`: real hosts whose packets pass modelled cards and a modelled network as the wall clock goes.
 
 mod hosts;
+mod lockstep;
 mod shown;
 
 use std::path::PathBuf;
@@ -27,6 +28,9 @@ use crate::{Globals, interrupt};
                   Operators compute over the real packets: a digest is put behind a frame in one card and taken off in the other, so that hosts keep their MTU of 1500.\n\
                   Each packet is held for its modelled time. Releases are later than that by what the machine needs: the record has the lateness, and a modelled delay that \
                   is shorter than it cannot be seen from outside. So figures are `emulated`; `dpb sim run` shows what is smaller.\n\
+                  Virtual time, with unmodified guests: lockstep_us = 100 beside stream makes a guest of QEMU run for so many microseconds at a time, an instruction a nanosecond, and \
+                  its packets cross at the ends of these quanta. Two runs are then the same, packet by packet. `dpb sim plugin` has QEMU's plugin for that; the flags of QEMU are \
+                  said when the run begins.\n\
                   Example, with two namespaces a and b in a user namespace of one's own:\n  \
                   dpb sim live crates/sim/systems/live.toml --seconds 30"
 )]
@@ -34,7 +38,7 @@ pub(super) struct Args {
     /// The system: a file with real hosts; crates/sim/systems/live.toml is one
     #[arg(value_name = "FILE")]
     system: String,
-    /// Run for so long at most [default: until an interrupt]
+    /// Run for so long at most [default: until an interrupt, or until all guests on virtual time have ended]
     #[arg(long, value_name = "TIME", value_parser = args::duration)]
     seconds: Option<Duration>,
     /// The seed: faults of links depend on it, and on the order in which packets come
@@ -71,6 +75,13 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
         Some(out) => Some(output::open_records(out, Durability::Machine)?),
         None => None,
     };
+    if description
+        .real
+        .iter()
+        .any(|host| host.lockstep_us.is_some())
+    {
+        return lockstep::run(args, &description, store, globals);
+    }
     let ports = hosts::open(&description.real)?;
     let live = Live::new(Arc::new(WallClock::default()), ports);
     let mut ways = WaysOut::default();

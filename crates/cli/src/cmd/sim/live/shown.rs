@@ -54,7 +54,7 @@ pub(super) fn fill(record: &mut Record, system: &System, live: &Live) {
 }
 
 /// Adds what the parts of the system have counted.
-fn add_counts(record: &mut Record, system: &System) {
+pub(super) fn add_counts(record: &mut Record, system: &System) {
     let mut count = |name: &str, more: u64| {
         *record.counts.entry(name.to_owned()).or_insert(0) += more;
     };
@@ -188,7 +188,7 @@ fn traffic(system: &System, live: &Live) -> Table {
 }
 
 /// The mean modelled time of each leg that took some, by the host that received the frames.
-fn delays(system: &System) -> Table {
+pub(super) fn delays(system: &System) -> Table {
     let is_used = |leg: &Leg| {
         let mut real = system.real();
         real.any(|(_, real)| real.usage().legs_ps[*leg as usize] > 0)
