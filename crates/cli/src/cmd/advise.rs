@@ -103,7 +103,7 @@ pub struct Args {
     /// The backend that the work may move to; of records that have one beside the host's it need not be said
     #[arg(long, value_name = "NAME", help_heading = SIDES)]
     device: Option<String>,
-    /// What the device is wanted for
+    /// The purpose that the device is wanted for
     #[arg(long, help_heading = QUESTION, value_enum, default_value = "latency")]
     goal: Wanted,
     /// Items of a job; of several that are measured, the first is advised on [default: 1, 16; of records what was measured at most sizes]
@@ -139,10 +139,10 @@ pub struct Args {
     /// Threads that submit to the device, and threads of the host
     #[arg(long, value_name = "COUNT", help_heading = RUNS, value_parser = args::count, default_value = "1")]
     threads: u64,
-    /// How long one run takes
+    /// Length of one run
     #[arg(long, value_name = "TIME", help_heading = RUNS, value_parser = args::duration, default_value = "30ms")]
     seconds: Duration,
-    /// How long each thread works before the first run
+    /// Time that each thread works before the first run
     #[arg(long, value_name = "TIME", help_heading = RUNS, value_parser = args::duration, default_value = "5ms")]
     warm_up: Duration,
     /// Runs of each test: half of them in a first round of all tests, half in a second; below 6 a number has no 95 % interval
@@ -178,7 +178,7 @@ enum Wanted {
     Pushdown,
 }
 
-/// Whether a command line's files and goal fit.
+/// Refuses files that do not fit the goal of a command line.
 fn check(matches: &ArgMatches, globals: &Globals) -> Result<(), Failure> {
     let args: Args = flags(matches)?;
     args.check(globals)
@@ -514,7 +514,7 @@ fn read(path: &Path) -> Result<Vec<Record>, Failure> {
         .collect())
 }
 
-/// What a score and its advice come to, for a person.
+/// A score and its advice, for a person.
 fn score_line(score: &Score) -> String {
     let percent = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), output::percent);
     let rules = score.rule_accuracy();

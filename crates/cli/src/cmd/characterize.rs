@@ -129,7 +129,7 @@ pub struct Args {
     /// Seed of the inputs
     #[arg(long, value_name = "NUMBER", help_heading = WORK, default_value = "1")]
     seed: u64,
-    /// What counts
+    /// The source that counts
     #[arg(long, help_heading = COUNTS, value_enum, default_value = "auto")]
     source: SourceName,
     /// The caches and TLBs of models
@@ -180,7 +180,7 @@ enum GeometryName {
     Zen,
 }
 
-/// What two lengths of the same work counted.
+/// The counts of two lengths of the same work.
 struct Counted {
     /// Those of the longer one alone.
     tally: Tally,

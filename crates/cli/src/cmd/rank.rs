@@ -16,7 +16,7 @@ use crate::report::ranked::{self, Ranked, Wanted};
 use crate::report::ranking;
 use crate::shown::ShownTasks;
 
-/// What is ranked, and how.
+/// The things that are ranked, and the way.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Tests are the same if their parameters are, but for --repeat, --seconds and other parameters of precision. \"3 (2-5)\" is third by the mean of its runs, and by \
@@ -86,7 +86,7 @@ fn condition(text: &str) -> Result<Condition, String> {
     })
 }
 
-/// What JSON has.
+/// The form of the JSON.
 #[derive(Serialize)]
 struct Whole<'a> {
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! What operators and programs are like (`dpb characterize`): radars, components, their planes, a tree, and coverage as numbers.
+//! The character of operators and programs (`dpb characterize`): radars, components, their planes, a tree, and coverage as numbers.
 //!
 //! Records of another source of counts, another evidence, other models of caches or another machine never share a chart.
 
@@ -32,7 +32,7 @@ const RADARS_OPEN: usize = 12;
 const LOADINGS: &str = "Loadings, with 95 % intervals over rows";
 /// The seed of random draws: the page of the same records is the same page.
 const SEED: u64 = 0x5eed;
-/// What the prefix of machine-independent figures is.
+/// The prefix of machine-independent figures.
 const MICA: &str = "mica_";
 
 /// Records that may share a chart.

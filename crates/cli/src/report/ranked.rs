@@ -15,7 +15,7 @@ use crate::operators;
 use crate::shown::ShownTasks;
 use crate::spec;
 
-/// What is ranked, and how.
+/// The things that are ranked, and the way.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// The platform that ratios are held against; else the first by name.
@@ -39,7 +39,7 @@ pub struct Ranked {
     pub kinds: Vec<&'static str>,
     /// The order without each platform.
     pub left_out: Vec<LeftOut>,
-    /// What was left out, and what is mixed, in sentences.
+    /// Sentences about tests that were left out, and about mixed ones.
     pub notes: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ fn reference(all: &[Known], wanted: &Wanted) -> Option<String> {
 }
 
 impl Known {
-    /// What the test is about: the operator, the stressor, the query.
+    /// The subject of the test: the operator, the stressor, the query.
     fn subject(&self) -> Vec<&str> {
         let subject = SUBJECTS
             .iter()
@@ -215,7 +215,7 @@ impl Known {
     }
 }
 
-/// What papers have of a record's test, and the record by the same metric.
+/// The values that papers have of a record's test, and the record by the same metric.
 fn of_papers(
     record: &Record,
     platform: &str,

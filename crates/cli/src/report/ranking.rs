@@ -1,4 +1,4 @@
-//! What platforms are good at: the ranking as tables, for a terminal and for the page.
+//! The ranking of platforms as tables, for a terminal and for the page.
 
 use std::fmt::Write;
 

@@ -23,7 +23,7 @@ pub(super) struct Scatter {
 pub(super) struct Dot {
     pub(super) name: String,
     pub(super) at: (f64, f64),
-    /// Whether it is of the second set.
+    /// True if it is of the second set.
     pub(super) is_second: bool,
     /// The record's place on the page.
     pub(super) href: String,

@@ -26,7 +26,7 @@ const FIXED_SHARE: f64 = 0.1;
 /// Halvings that find a split.
 const HALVINGS: usize = 40;
 
-/// What the device is wanted for.
+/// The purpose that the device is wanted for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Goal {
     /// A job is done sooner.
@@ -100,13 +100,13 @@ pub struct Question {
 pub struct AtSize {
     /// Bytes of an item.
     pub size: u64,
-    /// How much better the device is; above 1 it is.
+    /// The factor by which the device is better; above 1 it is.
     pub gain: Estimate,
     /// The host's figure by job, in nanoseconds.
     pub host_ns: Estimate,
     /// The device's.
     pub device_ns: Estimate,
-    /// What limits the device.
+    /// The bound that limits the device.
     pub bound: Bound,
 }
 
@@ -123,7 +123,7 @@ pub struct Advice {
     pub decision: Decision,
     /// Where it changes.
     pub threshold: Threshold,
-    /// What it rests on that no record says.
+    /// Assumptions of it that no record says.
     pub assumptions: Vec<String>,
     /// Further findings by name: cores that are freed, split, batch, depth, rates.
     pub findings: Vec<(String, String)>,
@@ -140,7 +140,7 @@ pub struct Advice {
 pub struct Advisor {
     /// The software of the host.
     pub host: Side,
-    /// What may take its work.
+    /// The device that may take its work.
     pub device: Side,
     host_time: Predictor,
     device_time: Predictor,
@@ -568,7 +568,7 @@ impl<'a> Planned<'a> {
         })
     }
 
-    /// What the advice rests on that no record says.
+    /// Assumptions of the advice that no record says.
     fn assumptions(&self) -> Vec<String> {
         let Advisor { host, device, .. } = self.advisor;
         let mut said = Vec::new();
@@ -611,7 +611,7 @@ impl<'a> Planned<'a> {
         said
     }
 
-    /// What more can be said.
+    /// Further remarks.
     fn find(&self, advice: &mut Advice) -> Result<(), Refusal> {
         let mut add = |name: &str, text: String| advice.findings.push((name.to_owned(), text));
         for (name, predictor) in [

@@ -23,7 +23,7 @@ pub struct Profile {
     pub offloads_per_s: f64,
     /// Cores that the application keeps busy: C is as many seconds in each second.
     pub cores: f64,
-    /// How the application waits for the device.
+    /// The way in which the application waits for the device.
     pub design: Design,
     /// o₁: the time of a thread switch in nanoseconds, for [`Design::SyncOs`].
     #[serde(default)]
@@ -34,7 +34,7 @@ pub struct Profile {
     pub batch: u64,
 }
 
-/// How an application waits, in Accelerometer's words.
+/// The ways in which an application waits, in Accelerometer's words.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Design {
@@ -55,7 +55,7 @@ impl Profile {
     /// Reads a TOML file's text.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in it, in words.
     pub fn read(text: &str) -> Result<Self, String> {
         let profile: Self = toml::from_str(text).map_err(|why| why.to_string())?;
         profile.check()?;
@@ -137,7 +137,7 @@ impl Profile {
     /// The mean over its sizes of what `of` gives for each.
     ///
     /// # Errors
-    /// What `of` cannot say.
+    /// The error if `of` cannot say it.
     pub fn mean<E>(&self, of: impl Fn(u64) -> Result<Estimate, E>) -> Result<Estimate, E> {
         let mut mean = Estimate::exact(0.0);
         for &(size, share) in &self.sizes {

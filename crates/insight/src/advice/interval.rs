@@ -74,7 +74,7 @@ impl Estimate {
     }
 }
 
-/// What a point that was left out says: what the model without its fold predicts for the new point, and by how much that model missed the
+/// The testimony of a point that was left out: what the model without its fold predicts for the new point, and by how much that model missed the
 /// point itself, as logarithms. `None` if that model predicts nothing.
 pub type Missed = Option<(f64, f64)>;
 

@@ -1,6 +1,6 @@
 //! The load of a backend: jobs of what shape, and how many at once; and a point of it that was measured.
 
-/// What is asked of a backend.
+/// The work that is asked of a backend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Items of a job.

@@ -1,4 +1,4 @@
-//! What points say of loads between them: two predictors, the one that misses left-out points by less, and its interval.
+//! Predictions for loads between points: two predictors, the one that misses left-out points by less, and its interval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::service::Service;
 /// Times are whole nanoseconds: no interval is narrower than one on either side.
 const RESOLUTION_NS: f64 = 1.0;
 
-/// What is predicted, by job, in nanoseconds.
+/// The quantity that is predicted, by job, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Time in a closed loop: with one job in flight the time of a job.
@@ -109,7 +109,7 @@ impl std::fmt::Display for Silent {
 }
 
 impl Range {
-    /// Of points. `None` of none.
+    /// The predictor that fits these points. `None` without points.
     pub fn of(points: &[Point]) -> Option<Self> {
         let ends = |of: fn(&Load) -> u64| {
             let values = points.iter().map(|point| of(&point.load));

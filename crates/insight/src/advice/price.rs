@@ -24,7 +24,7 @@ impl Prices {
     /// Reads a TOML file's text.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in it, in words.
     pub fn read(text: &str) -> Result<Self, String> {
         let prices: Self = toml::from_str(text).map_err(|why| why.to_string())?;
         let figures = [
@@ -42,7 +42,7 @@ impl Prices {
         }
     }
 
-    /// What freed cores are worth, beside what the device costs; each figure of the user's is said again.
+    /// The worth of freed cores, beside the cost of the device; each figure of the user's is said again.
     pub fn sentence(&self, cores: f64) -> String {
         let Self {
             currency,

@@ -3,7 +3,7 @@
 
 use super::interval::Estimate;
 
-/// What is known of a table, a link and both filters.
+/// Known figures of a table, a link and both filters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tables {
     /// N: rows of the table.

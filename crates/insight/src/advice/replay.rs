@@ -47,10 +47,10 @@ pub struct Tail {
 }
 
 impl Services {
-    /// Of a record's histogram (`samples.latency_ns.hdr`).
+    /// The times in a record's histogram (`samples.latency_ns.hdr`).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in it, in words.
     pub fn of_base64(text: &str) -> Result<Self, String> {
         const DRAWN: u32 = 1000;
         let latencies = Latencies::from_base64(text)?;
@@ -69,7 +69,7 @@ impl Services {
         Ok(Self { sorted_ns })
     }
 
-    /// Of times as they are. `None` of none, and of times that are not above zero.
+    /// Times as they are. `None` without times, and if one is not above zero.
     pub fn of_times(mut times_ns: Vec<f64>) -> Option<Self> {
         times_ns.sort_unstable_by(f64::total_cmp);
         let first = times_ns.first()?;

@@ -49,9 +49,9 @@ pub struct Score {
     pub right: usize,
     /// Tests in which the measured interval holds 1: nobody is right or wrong there.
     pub ties: usize,
-    /// How often each dumb rule is right about the same decisions: always, never, from [`RULE_BYTES`].
+    /// The share of the same decisions that each dumb rule gets right: always, never, from [`RULE_BYTES`].
     pub rules: [usize; 3],
-    /// What was outside of its interval, or wrong.
+    /// The points outside of their intervals, and wrong decisions.
     pub misses: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ pub struct Score {
 pub const RULES: [&str; 3] = ["always", "never", "from 1024 B"];
 
 impl Score {
-    /// Of predictions and decisions.
+    /// The score of these predictions and decisions.
     pub fn of(held: &[Held], decided: &[Decided]) -> Self {
         let mut misses = Vec::new();
         let mut errors: Vec<f64> = Vec::new();

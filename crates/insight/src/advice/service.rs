@@ -30,14 +30,14 @@ pub struct Service {
     pub squares: f64,
 }
 
-/// What limits a closed loop.
+/// The bounds of a closed loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bound {
     /// All lanes are busy: k/t.
     Lanes,
     /// Too few jobs are in flight: D/(t + h₀).
     InFlight,
-    /// What all lanes share carries no more bytes: B/(b·g).
+    /// The path that all lanes share carries no more bytes: B/(b·g).
     Bytes,
     /// The submitting threads do no more: n/h.
     Host,
@@ -55,7 +55,7 @@ impl Bound {
     }
 }
 
-/// How often a load's equation has the service and the doorbell in it, for a time by job.
+/// The number of times that a load's equation has the service and the doorbell in it, for a time by job.
 #[derive(Clone, Copy, Debug)]
 struct Factors {
     bound: Bound,

@@ -30,9 +30,9 @@ pub struct Side {
     pub evidence: Evidence,
     /// The operator and its own parameters, by name.
     pub work: Vec<(String, String)>,
-    /// What was measured.
+    /// The points that were measured.
     pub points: Vec<Point>,
-    /// What a reader should know of the records.
+    /// Remarks on the records for a reader.
     pub notes: Vec<String>,
 }
 

@@ -87,7 +87,7 @@ pub struct Context<'a, M> {
 /// Spent messages that a partition keeps at most.
 const SPENT_MAX: usize = 4096;
 
-/// What a component keeps on the thread that runs it.
+/// The state that a component keeps on the thread that runs it.
 pub(super) type Local = Option<Box<dyn Any>>;
 
 impl<M> Context<'_, M> {

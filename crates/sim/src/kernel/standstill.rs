@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the partitions of a run that wait have said.
+/// The words of the partitions of a run that wait.
 pub(super) struct Standstill {
     /// The least lookahead of all links.
     lookahead_ps: u64,

@@ -16,7 +16,7 @@ pub(super) struct Tournament {
 pub(super) const NEVER_PS: u64 = u64::MAX;
 
 impl Tournament {
-    /// So many sources without events.
+    /// A tournament of `sources` without events.
     pub(super) fn new(sources: usize) -> Self {
         let leaves = sources.next_power_of_two();
         let mut nodes: Box<[u128]> = (0..2 * leaves)

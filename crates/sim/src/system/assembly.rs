@@ -65,7 +65,7 @@ impl System {
     /// Puts a system together that is in this process alone. The seed determines faults, the spread of beginnings and the jitter of cores; the threads are those of the kernel, which change no result.
     ///
     /// # Errors
-    /// What is wrong with the description, or why an operator is not to be had.
+    /// The error in the description, or why an operator is not to be had.
     pub fn assemble(
         description: &Description,
         prepare: Prepare<'_>,
@@ -84,7 +84,7 @@ impl System {
     /// Puts the part of a system together that is in this process. Names, addresses and seeds are those of the whole.
     ///
     /// # Errors
-    /// What is wrong with the description, or why an operator is not to be had.
+    /// The error in the description, or why an operator is not to be had.
     pub fn assemble_part(
         description: &Description,
         prepare: Prepare<'_>,

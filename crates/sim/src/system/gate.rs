@@ -108,7 +108,7 @@ impl Pace {
     }
 }
 
-/// How long a peer may be silent, and whether anybody wants the run to end.
+/// The time for which a peer may be silent, and the wish of anybody that the run end.
 struct Patience {
     clock: Arc<dyn Clock>,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! How late things happen: counts of times by their size, exact to a sixteenth.
+//! Lateness of events: counts of times by their size, exact to a sixteenth.
 
 /// A histogram of times in nanoseconds. Each power of two is cut into sixteen, so that a quantile is at most a sixteenth too large.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -46,7 +46,7 @@ pub struct LiveUsage {
     pub no_room: u64,
     /// Frames that were longer than the port takes.
     pub too_long: u64,
-    /// How much later than its modelled time each frame was handed over.
+    /// The time by which each frame was handed over later than modelled.
     pub late: Lateness,
 }
 
@@ -63,7 +63,7 @@ struct Port {
 
 struct State {
     start_ns: Option<u64>,
-    /// When the last look ended.
+    /// The time at which the last look ended.
     looked_ns: u64,
     ports: Vec<Port>,
     /// Times between the end of a look and the next one: so long a frame may have lain unseen.

@@ -1,4 +1,4 @@
-//! What advice needs to be measured: both sides, and the checks, each by `dpb op` in a process of its own.
+//! The measurements that advice needs: both sides, and the checks, each by `dpb op` in a process of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

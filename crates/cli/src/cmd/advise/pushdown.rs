@@ -31,7 +31,7 @@ struct Ran {
     id: String,
 }
 
-/// What was measured without a pace.
+/// The time that was measured without a pace.
 #[derive(Clone, Debug)]
 struct Known {
     fetch: [Ran; 2],
@@ -213,7 +213,7 @@ impl Known {
         ]
     }
 
-    /// How much faster the storage is.
+    /// The factor by which the storage is faster.
     fn gain(&self, selectivity: f64) -> Estimate {
         let [fetch, push] = self.seconds(selectivity);
         Estimate {

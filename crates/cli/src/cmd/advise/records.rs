@@ -6,7 +6,7 @@ use dpb_insight::advice::{Advice, Advisor, Goal, Load, Metric, Prices, Score, Th
 
 use super::{Args, measure};
 
-/// What predictions rest on.
+/// The records that predictions rest on.
 fn evidence(advisor: &Advisor) -> Evidence {
     let kind = |of_device| advisor.time(of_device).kind().name();
     let mut from = advisor.host.ids();

@@ -1,4 +1,4 @@
-//! Whether it came true: the checks are measured, and the predictions scored.
+//! The proof of the advice: the checks are measured, and the predictions scored.
 
 use dpb_core::measure::provenance::Machine;
 use dpb_core::measure::statistics::median;

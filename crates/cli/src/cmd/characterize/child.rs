@@ -37,7 +37,7 @@ pub(super) struct Jobs {
     pub(super) says_begin: bool,
 }
 
-/// What it says before the jobs that are counted.
+/// The word that it says before the jobs that are counted.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
@@ -219,7 +219,7 @@ impl Load {
         !batch.is_empty() && matches!(right, Right::Only(_))
     }
 
-    /// What lies in the destinations of all jobs at home.
+    /// The bytes in the destinations of all jobs at home.
     fn outputs(&self) -> Vec<Vec<u8>> {
         let all = |job: &Job| job.dst.iter().flat_map(|buf| buf.iter().copied()).collect();
         self.home.iter().map(all).collect()

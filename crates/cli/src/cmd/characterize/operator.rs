@@ -311,7 +311,7 @@ impl fmt::Display for Test {
     }
 }
 
-/// What the watched program said: its check, if it ran the code that it was to run.
+/// The words of the watched program: its check, if it ran the code that it was to run.
 fn heard(stdout: &[u8], right: Option<&str>) -> Result<Check, Uncounted> {
     // Behind the first word comes one only if something went wrong.
     let said = serde_json::Deserializer::from_slice(stdout).into_iter::<Said>();

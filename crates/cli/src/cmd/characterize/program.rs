@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::{Args, Counted, Uncounted, stop};
 use crate::exit::Failure;
 
-/// What stands for the file of either length in a command line, and for the length itself.
+/// The words that stand for the file of either length in a command line, and for the length itself.
 const INPUT: &str = "{input}";
 const WORK: &str = "{work}";
 

@@ -242,7 +242,7 @@ fn check_names(schema: &Schema, whole: &str) -> Result<(), Failure> {
     }
 }
 
-/// What stands before each value of an object.
+/// The name and punctuation before each value of an object.
 fn keys(schema: &Schema) -> Vec<String> {
     let fields = schema.fields().iter().enumerate();
     let keys = fields.map(|(at, field)| {

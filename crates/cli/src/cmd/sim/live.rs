@@ -52,7 +52,7 @@ pub(super) struct Args {
     out: Option<PathBuf>,
 }
 
-/// So often it is asked if the run is to end, in picoseconds.
+/// The time between two looks at whether the run is to end, in picoseconds.
 const STEP_PS: u64 = 20_000_000_000;
 
 /// Runs the system.

@@ -23,7 +23,7 @@ pub struct Check {
     pub host: Estimate,
     /// The device's.
     pub device: Estimate,
-    /// What follows.
+    /// The decision that follows.
     pub gain: Estimate,
     /// The decision about it.
     pub verdict: Verdict,

@@ -74,7 +74,7 @@ pub(super) struct Joint {
     path: PathBuf,
 }
 
-/// So often it is asked if somebody wants this to end.
+/// The time between two looks at whether somebody wants this to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl LinkFlags {
