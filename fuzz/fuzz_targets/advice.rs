@@ -1,4 +1,4 @@
-//! What strangers give to advice: any text as an application's profile and as prices, and any bytes as the records of both sides. Each is refused with a
+//! Foreign input of advice: any text as an application's profile and as prices, and any bytes as the records of both sides. Each is refused with a
 //! reason, or is advice whose intervals hold their values, with no decision that its interval does not carry. A zero byte parts the texts from the records;
 //! without records, two sides that are known are asked.
 #![no_main]

@@ -18,7 +18,7 @@ pub fn kept(record: Record, case: &Case) -> Record {
     })
 }
 
-/// Whether this parameter of a record is the operator's own, or the system's.
+/// True if this parameter of a record is the operator's own, or the system's.
 pub fn is_own(name: &str) -> bool {
     name.starts_with(PREFIX) || name.starts_with(SETTING)
 }

@@ -33,7 +33,7 @@ pub struct Station {
     pub overhead: Option<Times>,
 }
 
-/// What came of a load.
+/// The outcome of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Served {
     /// Packets that came.
@@ -125,7 +125,7 @@ impl std::error::Error for NoModel {}
 const OWN: [&str; 2] = ["rate", "seconds"];
 /// A run that delivers less than this part of what was offered is above the highest rate.
 const SATURATED: f64 = 0.97;
-/// So is one in which half of the packets take longer than this part of the run.
+/// A run in which half of the packets take longer than this part of it is above the highest rate too.
 const BACKLOG: f64 = 0.05;
 /// Packets of a simulated run, where the record does not say the time of its runs.
 const PACKETS: u64 = 400_000;
@@ -191,7 +191,7 @@ fn is_patient(record: &Record) -> bool {
     median("packets_per_s") >= median("offered_packets_per_s").map(|it| it * SATURATED)
 }
 
-/// What the runs of a program share, in words.
+/// The parameters that the runs of a program share, in words.
 fn shared(record: &Record) -> String {
     let own = record.parameters.iter();
     let own = own.filter(|(name, _)| {

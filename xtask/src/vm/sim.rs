@@ -185,10 +185,10 @@ fn words(flags: &str) -> Vec<String> {
     flags.split_whitespace().map(str::to_owned).collect()
 }
 
-/// What both guests said, and the record of the network between them.
+/// The words of both guests, and the record of the network between them.
 type Said = (BTreeMap<String, String>, Value);
 
-/// How both guests run.
+/// The way in which both guests run.
 struct Setup<'a> {
     /// The system between them.
     system: &'a str,

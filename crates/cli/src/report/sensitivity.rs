@@ -1,4 +1,4 @@
-//! What the completion time of a simulated system hangs on: sweeps of one of its parameters, with the elasticity of the time and the
+//! Sensitivity of a simulated system's completion time: sweeps of one of its parameters, with the elasticity of the time and the
 //! part that is busiest at both ends.
 //!
 //! The elasticity is the slope of the time's logarithm over the parameter's, by least squares: 1 if twice the parameter takes twice the
@@ -42,7 +42,7 @@ const TITLES: [&str; 8] = [
     "steepest step",
     "busiest",
 ];
-/// What the rows say, for a reader.
+/// The meaning of the rows, for a reader.
 const MEANING: &str = "One parameter of a simulated system changes, all others stay. Elasticity: the slope of the time's logarithm over the parameter's, over the whole range; \
                        1 means that twice the parameter takes twice the time. In the steepest step it is that of two neighbouring values. The busiest part is the one that binds, if it is busy all the time; \
                        if none is, the way of frames does, through TCP's window. Where frames are lost, a connection may wait for its retransmission timer, and the time jumps.";
@@ -264,7 +264,7 @@ fn bars(sweeps: &[Swept<'_>]) -> Bars {
     }
 }
 
-/// What more of a parameter does to the time.
+/// The effect of more of a parameter on the time.
 fn sign(elasticity: f64) -> &'static str {
     match elasticity < 0.0 {
         true => "more is faster",

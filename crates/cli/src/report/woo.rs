@@ -37,7 +37,7 @@ pub(super) struct Figures {
 
 /// The title of the section.
 pub(super) const TITLE: &str = "As in Woo and Chung";
-/// What a reader must know before the figures.
+/// Words that a reader needs before the figures.
 pub(super) const NOTE: &str = "The paper's figures with this page's simulated systems. Hollow bars of the paper are its own numbers: other hosts, another card, QEMU and SimBricks; no ratio is drawn to them.";
 
 /// The figures of the records, if there are any of the paper's systems; those with the ids in `swept` are of sweeps.
@@ -254,7 +254,7 @@ fn completion(records: &[&Record], paper: &[Record]) -> Option<Bars> {
     })
 }
 
-/// What the records say, in words.
+/// The records, in words.
 fn said(records: &[&Record]) -> Vec<String> {
     let mut said = Vec::new();
     for (digest, title) in DIGESTS {
@@ -289,7 +289,7 @@ fn said(records: &[&Record]) -> Vec<String> {
     said
 }
 
-/// What the model explains of the paper's figures, and what it cannot.
+/// The part of the paper's figures that the model explains, and the part that it cannot.
 const UNDERSTOOD: [&str; 4] = [
     "Explained: a card saves time if, and only if, the hosts would compute the digest otherwise and their cores bind. Then the time falls by the digest's share of a core's time for a frame. 20 % means that the rest of a frame's work takes \
      four times as long as its digest, 2 % forty-nine times: slow hosts, such as emulated ones, have large rests.",

@@ -55,7 +55,7 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// So many requests, at this pace, from now on.
+    /// An asker of `requests` requests, at this pace, from now on.
     pub fn new(pace: Pace, requests: u64, now_ps: u64) -> Self {
         let (arrivals, seed) = match pace {
             Pace::Closed { seed, .. } => (None, seed),

@@ -28,7 +28,7 @@ pub struct SourceModel {
     pub port: u16,
     /// The other end.
     pub to: Address,
-    /// When they leave.
+    /// The times at which they leave.
     pub rate: Rate,
     /// The time at which the first may leave, in picoseconds.
     pub at_ps: u64,
@@ -118,7 +118,7 @@ pub struct Datagram {
     pub bytes: u32,
     own: Address,
     peer: Address,
-    /// When it began to wait.
+    /// The time at which it began to wait.
     pub since_ps: u64,
     /// The flow that it is counted for.
     pub flow: u32,
@@ -214,7 +214,7 @@ pub struct Service {
     waiting: VecDeque<Datagram>,
 }
 
-/// What became of a datagram.
+/// The fate of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
     /// It was taken.

@@ -151,7 +151,7 @@ pub struct DigestText {
     pub draw: bool,
     /// A model of a device from which the time is taken, in place of all that.
     pub model: Option<String>,
-    /// What the files gave.
+    /// The times that the files gave.
     #[serde(skip)]
     pub(crate) given: Option<Given>,
 }
@@ -257,7 +257,7 @@ pub struct StageText {
     pub latency_ns: f64,
     /// Time for which the stage before rings this one's doorbell for each frame.
     pub doorbell_ns: Option<f64>,
-    /// What a frame crosses before its service.
+    /// The buses and memories that a frame crosses before its service.
     #[serde(default)]
     pub crosses: Vec<CrossText>,
     /// Ports of TCP or UDP whose frames pass the stage; all frames if there are none.
@@ -274,7 +274,7 @@ pub struct StageText {
     pub draw: bool,
     /// A model of a device from which times, lanes, queue and doorbell are taken, in place of all that.
     pub model: Option<String>,
-    /// What the files gave.
+    /// The times that the files gave.
     #[serde(skip)]
     pub(crate) given: Option<Given>,
 }
@@ -522,7 +522,7 @@ pub(crate) const PCIE_PS: u64 = 300_000;
 const LINK_PS: u64 = 1_000_000;
 
 impl CardText {
-    /// What the card's stages share, behind its DMA engines.
+    /// The buses and memories that the card's stages share, behind its DMA engines.
     pub(crate) fn shared(&self) -> Result<Vec<SharedModel>, DescriptionError> {
         let shared = self.shared.iter().map(|text| {
             let at = format!("`{}`, latency_ns", text.name);
@@ -630,7 +630,7 @@ impl Description {
     /// Reads the files that times are taken from, of which paths begin in this folder, and keeps what they are in `inputs`.
     ///
     /// # Errors
-    /// What is wrong with a file, or with what is asked of it.
+    /// The error in a file, or in what is asked of it.
     pub fn load(&mut self, folder: &Path) -> Result<(), DescriptionError> {
         let mut inputs = Vec::new();
         for host in &mut self.host {

@@ -96,7 +96,7 @@ pub enum Application {
         request_bytes: u64,
         /// The bytes of an answer.
         answer_bytes: u64,
-        /// When requests are made.
+        /// The times at which requests are made.
         pace: Pace,
     },
     /// Answers each request.

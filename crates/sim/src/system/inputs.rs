@@ -33,7 +33,7 @@ pub struct InputText {
 pub struct Input {
     /// The file.
     pub file: String,
-    /// What it says the times of.
+    /// The subject of its times.
     pub of: String,
     /// The records that were taken.
     pub records: Vec<String>,
@@ -57,7 +57,7 @@ impl fmt::Display for Input {
     }
 }
 
-/// What a file gives.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Given {
     /// Times alone.
@@ -70,7 +70,7 @@ impl InputText {
     /// Reads the file, of which the path begins in this folder; `None` if none is named. `usual` is the operator where none is named.
     ///
     /// # Errors
-    /// What is wrong with the file or with what is asked of it.
+    /// The error in the file, or in what is asked of it.
     pub fn read(
         &self,
         folder: &Path,

@@ -90,7 +90,7 @@ pub struct Place(pub u16);
 pub struct Hop {
     /// The part in which the frame was.
     pub place: Place,
-    /// What it did there.
+    /// Its occupation there.
     pub leg: Leg,
     /// The time that this took, in picoseconds.
     pub took_ps: u64,

@@ -125,7 +125,7 @@ struct Guest {
     run: Run,
     /// A message of which a part has come.
     said: Vec<u8>,
-    /// What the guest has sent at the end of a quantum that the plugin has not yet told of.
+    /// The frames that the guest has sent at the end of a quantum that the plugin has not yet told of.
     held: Vec<Buf>,
     has_beaten: bool,
     found: VecDeque<(u64, Box<Frame>)>,

@@ -102,7 +102,7 @@ impl Setting {
         }
     }
 
-    /// What there is instead.
+    /// The names that there are instead.
     fn known(&self, file: &Table) -> String {
         let names: Vec<&str> = file
             .iter()
@@ -117,7 +117,7 @@ impl Description {
     /// The system of this text with these changes.
     ///
     /// # Errors
-    /// What is wrong with the text, or that it has no such place, or no such parameter there.
+    /// The error in the text, or that it has no such place, or no such parameter there.
     pub fn with(text: &str, settings: &[Setting]) -> Result<Self, DescriptionError> {
         // Read as it is first: errors in the text name their line.
         let plain: Self = text.parse()?;

@@ -30,7 +30,7 @@ impl Shipped {
         SHIPPED.iter().find(|shipped| shipped.name == name)
     }
 
-    /// What it is, in a sentence: the first line of its file.
+    /// A sentence about it: the first line of its file.
     pub fn summary(&self) -> &'static str {
         let first = self.text.lines().next().unwrap_or_default();
         first.trim_start_matches(['#', ' '])

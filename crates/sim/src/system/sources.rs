@@ -25,7 +25,7 @@ pub struct OfferText {
     pub sizes: Option<String>,
     /// The number of datagrams.
     pub count: u64,
-    /// When the first may leave.
+    /// The time at which the first may leave.
     #[serde(default)]
     pub at_us: f64,
     /// Datagrams that may wait for a core or for room in the card's ring.

@@ -5,7 +5,7 @@ use dpb_core::random::SplitMix64;
 /// The times that a server takes, by the bytes of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Times {
-    /// So much for each job, and for each byte of it, in picoseconds.
+    /// A time for each job, and one for each byte of it, in picoseconds.
     Linear {
         /// Time for each job.
         job_ps: u64,

@@ -57,7 +57,7 @@ impl Trace {
     /// Captures the frames of all tracks that have an interface, as pcapng with times in nanoseconds.
     ///
     /// # Errors
-    /// Of the file.
+    /// An error of the file.
     pub fn capture_to(&mut self, file: Sink, tracks: &[Track]) -> io::Result<()> {
         self.capture = Some(Capture::begin(file, tracks)?);
         Ok(())
@@ -66,7 +66,7 @@ impl Trace {
     /// Writes a timeline of all tracks, as JSON of Chrome's trace events, which Perfetto opens.
     ///
     /// # Errors
-    /// Of the file.
+    /// An error of the file.
     pub fn timeline_to(&mut self, file: Sink, tracks: &[Track]) -> io::Result<()> {
         self.timeline = Some(Timeline::begin(file, tracks)?);
         Ok(())

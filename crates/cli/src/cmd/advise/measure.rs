@@ -10,7 +10,7 @@ use super::{Args, Wanted};
 use crate::cmd::replay;
 use crate::exit::Failure;
 
-/// How often both sides are measured, one behind the other: only so is what a machine does from one minute to the next among the errors that
+/// The number of rounds in which both sides are measured, one behind the other: only so is what a machine does from one minute to the next among the errors that
 /// intervals are made of. Each time takes its part of the runs.
 pub(super) const PASSES: u64 = 2;
 

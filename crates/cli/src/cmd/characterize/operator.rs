@@ -45,7 +45,7 @@ pub(super) struct Test {
 /// Every operator at every size on every backend that is asked for.
 ///
 /// # Errors
-/// What there is not.
+/// An operator, size or backend that there is not.
 pub(super) fn tests(args: &Args, globals: &Globals) -> Result<Vec<Test>, Failure> {
     let mut tests = Vec::new();
     for entry in entries(args, globals)? {

@@ -293,7 +293,7 @@ impl Test {
         joined(connections.chain(self.offers().map(|_| "offer")))
     }
 
-    /// What is said of all digests; `none` where there are none.
+    /// The words of all digests; `none` where there are none.
     fn of_digests(&self, of: fn(&DigestText) -> &String) -> String {
         let hosts = self.description.host.iter().map(|host| &host.digest);
         let cards = self.description.card.iter().map(|card| &card.digest);

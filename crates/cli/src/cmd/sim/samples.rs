@@ -14,21 +14,21 @@ pub(super) use figures::Figures;
 /// The figures of runs. A list has a number for each run.
 #[derive(Default)]
 pub(super) struct Samples {
-    /// Of the whole, by metric.
+    /// Figures of the whole, by metric.
     whole: BTreeMap<&'static str, Vec<f64>>,
-    /// Of each connection: see [`FLOW`].
+    /// Figures of each connection: see [`FLOW`].
     pub(super) flows: Figures<5>,
-    /// Of each flow of datagrams: see [`DATAGRAMS`].
+    /// Figures of each flow of datagrams: see [`DATAGRAMS`].
     pub(super) datagrams: Figures<9>,
     /// The datagrams of each flow that ended early, by reason.
     pub(super) dropped: Figures<1>,
-    /// Of the requests of each connection: see [`REQUESTS`].
+    /// Figures of the requests of each connection: see [`REQUESTS`].
     pub(super) requests: Figures<5>,
-    /// Of each part: see [`PART`].
+    /// Figures of each part: see [`PART`].
     pub(super) parts: Figures<7>,
-    /// Of the frames that each host received: the mean time of each leg, in nanoseconds.
+    /// Figures of the frames that each host received: the mean time of each leg, in nanoseconds.
     pub(super) legs: Figures<{ Leg::ALL.len() }>,
-    /// Of the frames with payload of a run that was observed, by part and cause: see [`SPENT`].
+    /// Times of the frames with payload of a run that was observed, by part and cause: see [`SPENT`].
     pub(super) spent: Figures<2>,
 }
 

@@ -1,4 +1,4 @@
-//! What a run of a system says: its parts, the way of frames, flows and their fates.
+//! Results of a run of a system: its parts, the way of frames, flows and their fates.
 
 use super::{Card, System};
 use crate::system::datagrams::Received;
@@ -134,7 +134,7 @@ pub struct DatagramFlow<'a> {
     pub offered: u64,
     /// Those of them that the sending host had no room for.
     pub refused: u64,
-    /// What the receiver counted, if any came.
+    /// The receiver's counts, if any came.
     pub received: Option<&'a Received>,
     /// Copies that wires and switches made.
     pub copied: u64,

@@ -1,4 +1,4 @@
-//! What applications do over their connections.
+//! The work of applications over their connections.
 
 use crate::kernel::Context;
 

@@ -1,4 +1,4 @@
-//! What a host's cores send: segments of connections, datagrams of sources, answers of services.
+//! Sending by a host's cores: segments of connections, datagrams of sources, answers of services.
 
 use crate::kernel::Context;
 
