@@ -107,7 +107,8 @@ fn record(
     ended: &Result<(), RunError>,
 ) -> Record {
     let system_name = args.system.as_str();
-    let by = format!("guests of QEMU by their counts of instructions, and the system {system_name}");
+    let by =
+        format!("guests of QEMU by their counts of instructions, and the system {system_name}");
     let mut record = Record::new("sim live", Evidence::Emulated { by }, args.seed)
         .with("system", system_name)
         .with("backend", args.backend.as_str());
