@@ -84,8 +84,8 @@ fn guest(
     sleeps: bool,
 ) -> Vec<Timed> {
     let mut came = Vec::new();
-    let piece = 100_000 / PIECES;
-    let (mut count, mut held, mut beat) = (piece, Vec::new(), None);
+    let instructions = 100_000 / PIECES;
+    let (mut count, mut held, mut beat) = (instructions, Vec::new(), None);
     for quantum in 0..quanta {
         for piece in 0..PIECES {
             let mut answer = [0];
@@ -103,7 +103,10 @@ fn guest(
                 piece == 0,
                 "quantum {quantum}, piece {piece}"
             );
-            count += if sleeps { piece / 2 } else { piece + 10 };
+            count += match sleeps {
+                true => instructions / 2,
+                false => instructions + 10,
+            };
         }
         // The end of the quantum.
         came.extend(held.drain(..).map(|frame| (quantum + 1, frame)));
