@@ -82,8 +82,9 @@ fn counts(records: &[Record]) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let counts = records.iter().flat_map(|record| &record.counts);
     for (name, count) in counts {
-        let is_cut = name == "events" || name.starts_with("leg_") || name.contains("-switch: ");
-        if !is_cut {
+        let of_ways = ["leg_", "spent_ns: "];
+        let is_of_way = of_ways.iter().any(|start| name.starts_with(start));
+        if !is_of_way && name != "events" && !name.contains("-switch: ") {
             *all.entry(name.clone()).or_insert(0) += count;
         }
     }

@@ -190,6 +190,8 @@ fn times_come_from_records_that_dpb_measured() {
         "cpu/best",
         "--size",
         "64,1024",
+        "--batch",
+        "64",
         "--seconds",
         "0.01",
         "--warm-up",
