@@ -39,7 +39,7 @@ fn captures_are_read_by_our_reader_and_by_tshark() {
     // Each frame of the system goes to the server or comes from it, and so passes its port once.
     assert_eq!(record.counts["dropped: switch queues"], 0);
     assert_eq!(lengths.len() as u64, record.counts["frames_sent"]);
-    assert!(lengths.iter().any(|&length| length == 1514));
+    assert!(lengths.contains(&1514));
     let tshark = Command::new("tshark")
         .args([
             "-r",

@@ -35,6 +35,9 @@ const TURNS: &str = "1: test $1, %cl\n je 2f\n inc %rbx\n2: dec %ecx\n jne 1b\n"
 /// A string instruction that repeats itself 100 times: 3 scalar, 1 move, 1 branch.
 const REPEATS: &str = "1: mov %ecx, %r8d\n mov $100, %ecx\n mov %rsi, %rdi\n rep stosb\n mov %r8d, %ecx\n dec %ecx\n jne 1b\n";
 
+/// An instruction that lies over a page's end, behind another one: 3 scalar, 2 branches.
+const CROSSES: &str = "1: jmp 2f\n.balign 4096\n.skip 4090, 0x90\n2: inc %rbx\n mov $0x12345678, %r10d\n dec %ecx\n jne 1b\n";
+
 /// Places that follow from a generator of random numbers: loads of 8 bytes at any address of 8 MiB, a store at every one of 64 KiB.
 const RANDOM: &str = "1: mov %r9, %rax\n shl $13, %rax\n xor %rax, %r9\n mov %r9, %rax\n shr $7, %rax\n xor %rax, %r9\n\
     \x20mov %r9, %rax\n shl $17, %rax\n xor %rax, %r9\n mov %r9, %rax\n and $0x7ffff0, %eax\n mov 5(%rsi,%rax), %rdx\n\
@@ -199,6 +202,19 @@ fn branches_are_counted_exactly() {
             ("branch_mispredictions", 0),
             ("ppm_gag_wrong", 0),
             ("ppm_pas_wrong", 0),
+        ],
+    );
+}
+
+#[test]
+fn an_instruction_over_the_end_of_a_page_is_one() {
+    check(
+        CROSSES,
+        &[
+            ("instructions", 5 * MORE),
+            ("scalar_integer", 3 * MORE),
+            ("branch", 2 * MORE),
+            ("undecoded", 0),
         ],
     );
 }

@@ -5,8 +5,9 @@
 
 /// The distance from the hull, as a share of the points' spread, at which a point still counts as inside: rounding, and the points themselves.
 const TOLERANCE: f64 = 1e-9;
-/// A part smaller than this is rounding, in a table whose parts are about 1.
-const ZERO: f64 = 1e-12;
+/// A part smaller than this is taken for rounding, in a table whose parts are about 1. To divide by rounding would spoil the table; to pass
+/// over a part that is none moves a weight, which is at most 1, by less than the tolerance.
+const ZERO: f64 = TOLERANCE / 2.0;
 
 /// True if `point` lies in the convex hull of `others`, its border included.
 pub fn contains(others: &[Vec<f64>], point: &[f64]) -> bool {
@@ -15,7 +16,9 @@ pub fn contains(others: &[Vec<f64>], point: &[f64]) -> bool {
     if others.is_empty() {
         return false;
     }
-    if spread == 0.0 {
+    // Points that differ by rounding alone are one.
+    let largest = point.iter().fold(0.0, |most: f64, at| most.max(at.abs()));
+    if spread <= TOLERANCE * largest {
         return true;
     }
     // A row for each coordinate, relative to the point, and one for the weights' sum.

@@ -24,4 +24,12 @@ impl Isa {
             Self::A64 => a64::decode(address, bytes),
         })
     }
+
+    /// True if these bytes are the beginning of an instruction that has more.
+    pub fn is_beginning(self, bytes: &[u8]) -> bool {
+        match self {
+            Self::X86 => x86::is_beginning(bytes),
+            Self::A64 => bytes.len() < 4,
+        }
+    }
 }

@@ -91,13 +91,19 @@ impl Reader<'_> {
         if instructions.is_empty() || !rest.is_empty() {
             return Err(wrong("without whole instructions"));
         }
-        for [address, length, low, high] in instructions {
+        for (at, [address, length, low, high]) in instructions.iter().enumerate() {
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&low.to_le_bytes());
             bytes[8..].copy_from_slice(&high.to_le_bytes());
             let length = usize::try_from(*length).ok();
             let bytes = length.and_then(|length| bytes.get(..length));
             let bytes = bytes.ok_or_else(|| wrong("with an instruction of too many bytes"))?;
+            // An instruction that lies over a page's end begins a block of its own. QEMU finds that out when it has read a part of it,
+            // and shows the part as the last instruction of the block before, which does not execute it.
+            let is_last = at > 0 && at + 1 == instructions.len();
+            if is_last && self.analyser.isa.is_beginning(bytes) {
+                continue;
+            }
             self.ids.push(self.analyser.define(*address, bytes)?);
         }
         self.starts.push(self.ids.len());

@@ -1,8 +1,8 @@
 //! x86-64, decoded by iced-x86.
 
 use iced_x86::{
-    CpuidFeature, Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess,
-    OpKind, Register, RflagsBits,
+    CpuidFeature, Decoder, DecoderError, DecoderOptions, FlowControl, InstructionInfoFactory,
+    Mnemonic, OpAccess, OpKind, Register, RflagsBits,
 };
 
 use super::instruction::{Instruction, Operation};
@@ -28,6 +28,13 @@ pub(super) fn decode(address: u64, bytes: &[u8]) -> Instruction {
         writes,
         ..unknown
     }
+}
+
+/// True if these bytes are the beginning of an instruction that has more. No such beginning is an instruction itself.
+pub(super) fn is_beginning(bytes: &[u8]) -> bool {
+    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+    decoder.decode();
+    decoder.last_error() == DecoderError::NoMoreBytes
 }
 
 fn is_conditional(decoded: &iced_x86::Instruction) -> bool {
