@@ -33,7 +33,7 @@ pub(super) fn decode(address: u64, bytes: &[u8]) -> Instruction {
 /// True if these bytes are the beginning of an instruction that has more. No such beginning is an instruction itself.
 pub(super) fn is_beginning(bytes: &[u8]) -> bool {
     let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
-    decoder.decode();
+    let _ = decoder.decode();
     decoder.last_error() == DecoderError::NoMoreBytes
 }
 

@@ -67,7 +67,7 @@ fn word(name: &str) -> String {
     name.to_lowercase().replace(' ', "-")
 }
 
-/// What sets a test of dpb's apart from those of papers, which bypass the page cache and have a link.
+/// Differences of a test of dpb's from those of papers, which bypass the page cache and have a link.
 pub(super) fn apart(parameters: &BTreeMap<String, Value>) -> Vec<String> {
     let is = |name: &str, value: &str| {
         let own = parameters.get(name);
@@ -97,7 +97,9 @@ mod tests {
 
     #[test]
     fn every_platform_that_has_numbers_has_a_name() {
-        let numbers = crate::TASKS.iter().flat_map(|t| published::of_task(t.name));
+        // A simulated system of a paper is none of dpb's files, so no record is of the same test; the report draws both.
+        let tasks = crate::TASKS.iter().filter(|task| task.name != "sim run");
+        let numbers = tasks.flat_map(|task| published::of_task(task.name));
         let names: BTreeSet<String> = numbers
             .map(|number| word(&number.parameters["platform"].to_string()))
             .collect();
