@@ -272,6 +272,24 @@ fn of_task<'a>(records: &'a [Record], task: &str) -> Vec<&'a Record> {
         .collect()
 }
 
+/// A table of a page: its titles, and a row of cells for each thing.
+fn rows_html(titles: &[&str], rows: &[Vec<String>]) -> String {
+    let head: String = titles
+        .iter()
+        .map(|title| format!("<th>{}</th>", html::escape(title)))
+        .collect();
+    let row = |row: &Vec<String>| {
+        let cells = row
+            .iter()
+            .map(|cell| format!("<td>{}</td>", html::escape(cell)));
+        format!("<tr>{}</tr>", cells.collect::<String>())
+    };
+    let body: String = rows.iter().map(row).collect();
+    format!(
+        "<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+}
+
 /// The first `shown` figures, and the others folded.
 fn grid(figures: &[String], shown: usize) -> String {
     let (first, more) = figures.split_at(figures.len().min(shown));

@@ -195,32 +195,16 @@ fn sweeps_have_an_elasticity_and_the_part_that_binds() {
     let records = folder.path().join("records.jsonl");
     let page = folder.path().join("report.html");
     let [records, page] = [&records, &page].map(|path| path.to_str().expect("a name"));
-    let set = "host.connect.bytes=1MB; card.stage.waiting=4096; card.stage.byte_ps=16000..64000";
-    let args = [
-        "sim",
-        "run",
-        "woo-chung/card",
-        "--set",
-        set,
-        "--out",
-        records,
-        "--format",
-        "json",
+    let swept = [
+        "card.stage.waiting=4096; card.stage.byte_ps=16000..64000",
+        "switch.buffer_bytes=4MiB..16MiB",
     ];
-    assert!(support::finish(&args).status.success());
-    let set = "host.connect.bytes=1MB; switch.buffer_bytes=4MiB..16MiB";
-    let args = [
-        "sim",
-        "run",
-        "woo-chung/card",
-        "--set",
-        set,
-        "--out",
-        records,
-        "--format",
-        "json",
-    ];
-    assert!(support::finish(&args).status.success());
+    for swept in swept {
+        let set = format!("host.connect.bytes=1MB; {swept}");
+        let run = ["sim", "run", "woo-chung/card", "--set", &set];
+        let args = [&run[..], &["--out", records, "--format", "json"]].concat();
+        assert!(support::finish(&args).status.success());
+    }
     let output = support::finish(&["report", records, "--out", page]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let page = fs::read_to_string(page).expect("a report");

@@ -1,6 +1,7 @@
 //! `dpb sim`: systems of hosts, cards and a network on virtual time, in one process or several, and on the wall clock with real hosts.
 
 mod beside;
+mod counts;
 mod describe;
 mod join;
 mod live;

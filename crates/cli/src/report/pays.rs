@@ -75,18 +75,10 @@ pub(super) fn html(records: &[&Record], origins: &Origins<'_>) -> Option<String>
     if rows.is_empty() {
         return None;
     }
-    let cells = |row: &[String], tag: &str| {
-        let cells = row
-            .iter()
-            .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)));
-        format!("<tr>{}</tr>", cells.collect::<String>())
-    };
-    let titles: Vec<String> = titles.iter().map(ToString::to_string).collect();
-    let body: String = rows.iter().map(|row| cells(row, "td")).collect();
     Some(format!(
-        "<h3 class=\"beside\">Where a device pays</h3><p class=\"sub\">{}</p><div class=\"wide\"><table><thead>{}</thead><tbody>{body}</tbody></table></div>",
+        "<h3 class=\"beside\">Where a device pays</h3><p class=\"sub\">{}</p>{}",
         escape(MEANING),
-        cells(&titles, "th"),
+        super::rows_html(&titles, &rows),
     ))
 }
 

@@ -277,24 +277,14 @@ pub(super) fn html(sweeps: &[Swept<'_>]) -> Option<String> {
     if sweeps.is_empty() {
         return None;
     }
-    let cells = |row: &[String], tag: &str| {
-        let cells = row
-            .iter()
-            .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)));
-        format!("<tr>{}</tr>", cells.collect::<String>())
-    };
-    let titles: Vec<String> = TITLES.iter().map(ToString::to_string).collect();
-    let body: String = sweeps
-        .iter()
-        .map(|swept| cells(&swept.row(), "td"))
-        .collect();
+    let rows: Vec<Vec<String>> = sweeps.iter().map(Swept::row).collect();
     let charts = sweeps.iter().map(|swept| swept.chart().html());
     let charts: Vec<String> = std::iter::once(bars(sweeps).html()).chain(charts).collect();
     Some(format!(
-        "<h3 class=\"beside\">{TITLE}</h3><p class=\"sub\">{}</p>{}<div class=\"wide\"><table><thead>{}</thead><tbody>{body}</tbody></table></div>",
+        "<h3 class=\"beside\">{TITLE}</h3><p class=\"sub\">{}</p>{}{}",
         escape(MEANING),
         super::grid(&charts, CHARTS_OPEN),
-        cells(&titles, "th"),
+        super::rows_html(&TITLES, &rows),
     ))
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use dpb_core::measure::Record;
 use dpb_sim::system::{Flow, Kind, Leg, Part, System, report};
 
+use super::counts;
 pub(super) use datagrams::{DATAGRAMS, REQUESTS};
 pub(super) use figures::Figures;
 
@@ -246,21 +247,7 @@ fn add_counts(system: &System, record: &mut Record) {
         }
         count("digests_wrong", usage.refused);
     }
-    for (_, card) in system.cards() {
-        let usage = card.usage();
-        count("digests_wrong", usage.refused);
-        count("dropped: receive descriptors", usage.no_descriptor);
-        count("dropped: stages", usage.stage_full);
-        count("interrupts", usage.interrupts);
-    }
-    for (_, switch, ports) in system.switches() {
-        for wire in (0..ports.len()).filter_map(|port| switch.wire_usage(port)) {
-            count("dropped: switch queues", wire.dropped);
-            count("lost", wire.lost);
-            count("flipped", wire.flipped);
-        }
-        count("dropped: switch buffers", switch.usage().buffer_full);
-    }
+    counts::add_network(record, system);
 }
 
 fn seconds(ps: u64) -> f64 {

@@ -3,6 +3,7 @@
 use dpb_core::measure::{Outcome, Record, Stability};
 use dpb_sim::system::{Lateness, Leg, Live, Real, RealUsage, System};
 
+use super::super::counts;
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
 
@@ -67,27 +68,11 @@ pub(super) fn add_counts(record: &mut Record, system: &System) {
         count(&format!("{name}: bytes received"), usage.received_bytes);
         count("dropped: no descriptor to send", usage.dropped);
     }
-    for (_, card) in system.cards() {
-        let usage = card.usage();
-        count("digests_wrong", usage.refused);
-        count("dropped: receive descriptors", usage.no_descriptor);
-        count("dropped: stages", usage.stage_full);
-        let wire = card.wire_usage();
-        count("lost", wire.lost);
-        count("flipped", wire.flipped);
-        if let Some(protection) = card.protection() {
-            count("digests_computed", protection.protected);
-            count("digests_right", protection.right);
-        }
+    for protection in system.cards().filter_map(|(_, card)| card.protection()) {
+        count("digests_computed", protection.protected);
+        count("digests_right", protection.right);
     }
-    for (_, switch, ports) in system.switches() {
-        for wire in (0..ports.len()).filter_map(|port| switch.wire_usage(port)) {
-            count("dropped: switch queues", wire.dropped);
-            count("lost", wire.lost);
-            count("flipped", wire.flipped);
-        }
-        count("dropped: switch buffers", switch.usage().buffer_full);
-    }
+    counts::add_network(record, system);
 }
 
 /// The time below which nothing can be seen: a hundredth of the releases are later.
