@@ -69,9 +69,11 @@ fn flipped_bits_are_found_by_digests_alone() {
     };
     for name in ["software", "card"] {
         let record = run(&file(name), &["--seeds", "3"]);
-        assert!(record.counts["flipped"] > 20, "{:?}", record.counts);
         assert_eq!(record.counts["payloads_wrong"], 0);
-        assert!(record.counts["digests_wrong"] > 20);
+        // A frame may be flipped on both of its wires, and is found once; one with a flipped address may go to several hosts.
+        let [flipped, found] = ["flipped", "digests_wrong"].map(|name| record.counts[name]);
+        assert!(flipped > 20, "{:?}", record.counts);
+        assert!(flipped.abs_diff(found) < flipped / 10, "{flipped}, {found}");
     }
     // A flipped header may confuse TCP for good, as nothing finds it: such a run fails, and its counts are kept.
     let output = support::finish(&[
