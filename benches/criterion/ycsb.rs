@@ -183,7 +183,7 @@ fn one_round(
     seconds
 }
 
-/// All sides give the same rows, now that nobody writes.
+/// All sides give rows of the same records, now that nobody writes.
 fn check_scans(sides: &[Box<dyn Engine>], size: &Size, rows: Rows) {
     let window = Window {
         scans: (0..16).map(|at| (KeyForm::Ycsb.key(at), 100)).collect(),
@@ -194,7 +194,7 @@ fn check_scans(sides: &[Box<dyn Engine>], size: &Size, rows: Rows) {
             let mut sum = Sum::default();
             let mut room = Room::new(size.value_bytes, rows);
             side.worker().carry_out(&window, &mut room, &mut sum);
-            (sum.rows, sum.words)
+            (sum.rows, sum.records)
         })
         .collect();
     assert!(sums.iter().all(|&sum| sum == sums[0]), "{sums:?}");

@@ -21,8 +21,10 @@ use super::requests::{Room, Rows, WINDOW, Window};
 pub(crate) struct Sum {
     /// Rows of scans.
     pub(crate) rows: u64,
-    /// The sum of the first words of all values that were read, or of all words of those that a scan showed in place.
-    pub(crate) words: u64,
+    /// The sum of the records that the values name, which is the first word of each.
+    pub(crate) records: u64,
+    /// The sum of all words of the values that a scan showed in place. The second word depends on which thread wrote last.
+    words: u64,
 }
 
 impl Sum {
@@ -31,7 +33,7 @@ impl Sum {
     fn read(&mut self, record: u64, value: Option<&[u8]>) {
         let value = value.expect("a record that was loaded or inserted before");
         assert_eq!(word(value), record, "the value of another record");
-        self.words = self.words.wrapping_add(record);
+        self.records = self.records.wrapping_add(record);
     }
 
     /// A row of a scan.
@@ -39,8 +41,9 @@ impl Sum {
     fn row(&mut self, value: &[u8], rows: Rows, room: &mut [u8]) {
         self.rows += 1;
         match rows {
-            Rows::Copied => self.words = self.words.wrapping_add(word(copied(room, value))),
+            Rows::Copied => self.records = self.records.wrapping_add(word(copied(room, value))),
             Rows::InPlace => {
+                self.records = self.records.wrapping_add(word(value));
                 let (words, _) = value.as_chunks::<8>();
                 for word in words {
                     self.words = self.words.wrapping_add(u64::from_le_bytes(*word));
