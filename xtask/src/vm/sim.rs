@@ -31,8 +31,10 @@ const MODULES: [&str; 9] = [
 const SYSTEM: &str = include_str!("sim.toml");
 /// A round trip is held twice for the link's latency.
 const ROUND_TRIP_MS_MIN: f64 = 10.0;
-/// Frames of a transfer of 1 MiB, at least.
-const FRAMES_MIN: u64 = (1 << 20) / 1448;
+/// Bytes of the file, and of iperf3's transfer.
+const TRANSFER_BYTES: u64 = 1 << 20;
+/// Frames of both transfers, at least.
+const FRAMES_MIN: u64 = 2 * TRANSFER_BYTES / 1448;
 const LIMIT: Duration = Duration::from_secs(300);
 /// Versions of the interface of plugins, of which each QEMU since 7.2 takes one.
 const PLUGIN_VERSIONS: [u32; 2] = [1, 2];
@@ -47,6 +49,7 @@ pub(super) fn missing() -> Option<anyhow::Error> {
     let programs = [
         (guest::QEMU, "qemu-system-x86"),
         ("busybox", "busybox-static"),
+        ("iperf3", "iperf3"),
     ];
     let mut missing = programs
         .iter()
@@ -78,7 +81,7 @@ pub(super) fn run(kernel: &Kernel, all_is_built: bool) -> Result<()> {
     judge(&said, &record)
 }
 
-/// The same on virtual time, twice: the runs must be the same, frame by frame.
+/// The same on virtual time, twice: the runs must be the same, frame by frame, and in all that the guests say.
 pub(super) fn run_in_steps(kernel: &Kernel) -> Result<()> {
     if let Some(missing) = missing() {
         return Err(missing);
@@ -105,7 +108,7 @@ pub(super) fn run_in_steps(kernel: &Kernel) -> Result<()> {
         let trace = record["check"]["digest"].as_str();
         let trace = trace.with_context(|| format!("no trace: {record}"))?;
         println!("traces {trace}, {:.0} s", began.elapsed().as_secs_f64());
-        traces.push((trace.to_owned(), lasting(&record)));
+        traces.push((trace.to_owned(), lasting(&record), said));
     }
     ensure!(
         traces[0] == traces[1],
@@ -263,9 +266,19 @@ fn judge(said: &BTreeMap<String, String>, record: &Value) -> Result<()> {
     for name in ["sums 1", "sums 2"] {
         ensure!(of(name)? == "0", "a flipped bit reached a guest: {said:?}");
     }
+    let iperf3: Value = serde_json::from_str(of("iperf3 2")?)?;
+    let (sent, received) = (&iperf3["end"]["sum_sent"], &iperf3["end"]["sum_received"]);
+    ensure!(
+        sent["bytes"] == TRANSFER_BYTES,
+        "iperf3 sent something else than {TRANSFER_BYTES} bytes: {iperf3}"
+    );
+    let bits_per_second = received["bits_per_second"].as_f64();
+    let bits_per_second = bits_per_second.with_context(|| format!("no throughput: {iperf3}"))?;
     println!(
-        "two guests: the file came as it was sent, a round trip took {round_trip_ms} ms; {right} digests were right, {wrong} of {flipped} flipped frames were \
-         found by digests"
+        "two guests: the file came as it was sent, a round trip took {round_trip_ms} ms, iperf3 saw {:.2} Mbit/s on the guests' clock and sent {} segments again; \
+         {right} digests were right, {wrong} of {flipped} flipped frames were found by digests",
+        bits_per_second / 1e6,
+        sent["retransmits"]
     );
     let late = |quantile: &str| {
         let median = &record["summary"][format!("release_late_ns_{quantile}")]["median"];
@@ -283,8 +296,10 @@ fn image(kernel: &Kernel) -> Result<Image> {
         image.folder(folder);
     }
     image.file("init", include_bytes!("sim.sh"));
-    let busybox = shell::find("busybox").context("no busybox")?;
-    image.program(&busybox, "bin/busybox")?;
+    for name in ["busybox", "iperf3"] {
+        let program = shell::find(name).with_context(|| format!("no {name}"))?;
+        image.program(&program, &format!("bin/{name}"))?;
+    }
     let mut order = String::new();
     for name in MODULES {
         // What is built into the kernel is no module.

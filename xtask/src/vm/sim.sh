@@ -3,6 +3,7 @@
 #   sent SHA256       of the file that the client sends
 #   got SHA256        of what the server received
 #   ping MS           the shortest of the client's round trips
+#   iperf3 JSON       the client's record of iperf3
 #   sums COUNT        segments with wrong checksums
 #   end
 /bin/busybox --install -s /bin
@@ -38,6 +39,7 @@ if [ "$number" = 1 ]; then
     exec 9<> /tmp/open
     nc -l -p 5001 <&9 > /tmp/got
     echo "got $(sha256sum < /tmp/got | cut -d' ' -f1)" >&3
+    iperf3 -s -1 > /dev/null
 else
     # No random bytes: on virtual time two runs are to be the same.
     dd if=/bin/busybox of=/tmp/file bs=64k count=16 2> /dev/null
@@ -45,6 +47,8 @@ else
     until ping -c 1 -W 1 10.0.0.1 > /dev/null; do :; done
     echo "ping $(ping -c 5 10.0.0.1 | sed -n 's/.*min.* = \([0-9.]*\)\/.*/\1/p')" >&3
     until nc 10.0.0.1 5001 < /tmp/file; do sleep 1; done
+    until iperf3 -c 10.0.0.1 -n 1M -J > /tmp/iperf3; do sleep 1; done
+    echo "iperf3 $(tr -d '\n\t' < /tmp/iperf3)" >&3
 fi
 # Names in a line, numbers in the next.
 echo "sums $(grep '^Tcp:' /proc/net/snmp | tail -n 1 | awk '{ print $15 }')" >&3

@@ -24,6 +24,8 @@ struct Charted<'a> {
     task: ShownTask,
     sweeps: Vec<Sweep<'a>>,
     fixed: Vec<&'a str>,
+    /// The settings of simulated systems: one is the axis, and each combination of the others has a curve.
+    settings: Vec<&'a str>,
 }
 
 /// The published figures that belong beside `records`.
@@ -66,27 +68,31 @@ pub(super) fn charts(
 }
 
 impl<'a> Charted<'a> {
-    /// The operators' own parameters beside the task's: numbers sweep, all others are held fixed.
+    /// The operators' own parameters beside the task's: numbers sweep, all others are held fixed. Settings of simulated systems sweep if they are numbers.
     fn new(task: ShownTask, records: &'a [Record]) -> Self {
         let mut own: BTreeMap<&str, bool> = BTreeMap::new();
-        // Those of a simulated system tell its records apart by `set`.
-        let own_of = records.iter().flat_map(spec::own);
-        for (name, value) in own_of.filter(|(name, _)| !name.starts_with(spec::SETTING)) {
+        for (name, value) in records.iter().flat_map(spec::own) {
             *own.entry(name).or_insert(true) &= as_number(value).is_some();
         }
         let mut charted = Self {
             task,
             sweeps: task.view.sweeps.to_vec(),
             fixed: task.view.fixed.to_vec(),
+            settings: Vec::new(),
         };
         for (name, is_number) in own {
-            match is_number {
-                true => charted.sweeps.push(Sweep {
+            let is_setting = name.starts_with(spec::SETTING);
+            if is_setting {
+                charted.settings.push(name);
+            }
+            if is_number {
+                charted.sweeps.push(Sweep {
                     name,
                     label: spec::bare(name),
                     text: number,
-                }),
-                false => charted.fixed.push(name),
+                });
+            } else if !is_setting {
+                charted.fixed.push(name);
             }
         }
         charted
@@ -117,16 +123,20 @@ impl<'a> Charted<'a> {
             let others: Vec<&str> = varying
                 .iter()
                 .map(|sweep| sweep.name)
+                .filter(|name| !self.settings.contains(name))
                 .filter(|&name| name != x.name && !determines(records, x.name, name))
                 .collect();
-            for facet in split(records, &others) {
+            let mut placed = records.to_vec();
+            placed.retain(|record| record.parameters.contains_key(x.name));
+            for facet in split(&placed, &others) {
                 if distinct(&facet, x.name).len() > 1 {
                     charts.push(self.chart(metric, Some(x), &facet, figures, origins));
                 }
             }
         }
         if charts.is_empty() {
-            let names: Vec<&str> = varying.iter().map(|sweep| sweep.name).collect();
+            let names = varying.iter().map(|sweep| sweep.name);
+            let names: Vec<&str> = names.filter(|name| !self.settings.contains(name)).collect();
             for facet in split(records, &names) {
                 charts.push(self.chart(metric, None, &facet, figures, origins));
             }
@@ -231,9 +241,13 @@ impl<'a> Charted<'a> {
                 parts.push(format!("{} {}", sweep.label, (sweep.text)(value)));
             }
         }
+        let words = self.settings.iter().filter(|name| {
+            let is_number = self.sweeps.iter().any(|sweep| sweep.name == **name);
+            !is_number && distinct(records, name).len() == 1
+        });
         let said = self.fixed.iter().filter(|name| **name != "operator");
-        for (name, value) in
-            said.filter_map(|name| Some((name, records.first()?.parameters.get(*name)?)))
+        for (name, value) in (said.chain(words))
+            .filter_map(|name| Some((name, records.first()?.parameters.get(*name)?)))
         {
             parts.push(format!("{} {value}", spec::bare(name).replace('_', " ")));
         }
@@ -251,8 +265,16 @@ impl<'a> Charted<'a> {
         let mut notes = vec![self.held(x, records)];
         let mut series: Vec<Series> = Vec::new();
         let runs = origins.names(records);
+        let settings = self.settings.iter().copied();
+        let settings: Vec<&str> = settings
+            .filter(|&name| x.is_none_or(|x| x.name != name) && distinct(records, name).len() > 1)
+            .collect();
         for record in records {
             let mut name = values(record, self.task.view.series);
+            name.extend(settings.iter().filter_map(|name| {
+                let value = record.parameters.get(*name)?;
+                Some(format!("{} {value}", spec::bare(name)))
+            }));
             name.extend(runs.of(record));
             add(&mut series, name.join(", "), x, metric, record, None);
         }

@@ -327,6 +327,70 @@ fn an_operators_own_numbers_sweep_and_its_words_are_held() {
 }
 
 #[test]
+fn each_setting_of_a_system_is_an_axis_once_and_else_part_of_a_curves_name() {
+    let mut records = Vec::new();
+    for (queue, pcie_ns, byte_ps) in [
+        ("fifo", 300u64, 125u64),
+        ("fifo", 300, 250),
+        ("fifo", 600, 125),
+        ("fifo", 600, 250),
+    ] {
+        let simulated = Evidence::Simulated {
+            model: "card".to_owned(),
+        };
+        let mut record = Record::new("sim run", simulated, 1)
+            .with("system", "card")
+            .with("digest", "sha256")
+            .with(
+                "set",
+                format!("card.pcie_ns={pcie_ns};stage.byte_ps={byte_ps}"),
+            )
+            .with("set.card.queue", queue)
+            .with("set.card.pcie_ns", pcie_ns)
+            .with("set.stage.byte_ps", byte_ps);
+        record.sample("completion_s", vec![0.05; 3]);
+        records.push(record);
+    }
+    // Of a system that has no such parts.
+    let mut plain = records[0].clone();
+    plain.parameters.retain(|name, _| !name.starts_with("set"));
+    records.push(plain.with("system", "plain"));
+    let origins = Origins::of(&records);
+    let charts = select::charts(task("sim run"), &records, &[], &origins);
+    let curves: Vec<(&str, Vec<(&str, usize)>)> = (charts.iter())
+        .map(|chart| {
+            let curves = chart.series.iter();
+            let curves = curves.map(|curve| (curve.name.as_str(), curve.points.len()));
+            (chart.x_label.as_str(), curves.collect())
+        })
+        .collect();
+    assert_eq!(
+        curves,
+        [
+            (
+                "card.pcie_ns",
+                vec![
+                    ("card, sha256, stage.byte_ps 125", 2),
+                    ("card, sha256, stage.byte_ps 250", 2)
+                ]
+            ),
+            (
+                "stage.byte_ps",
+                vec![
+                    ("card, sha256, card.pcie_ns 300", 2),
+                    ("card, sha256, card.pcie_ns 600", 2)
+                ]
+            ),
+        ]
+    );
+    assert!(
+        charts[0].notes[0].contains("card.queue fifo"),
+        "{:?}",
+        charts[0].notes
+    );
+}
+
+#[test]
 fn records_without_numbers_are_rows_with_reasons() {
     let reason = "needs <AVX-512>".to_owned();
     let records = [

@@ -45,7 +45,7 @@ pub const TASK: Task = Task {
 
 const VIEW: View = View {
     lead: &["system", "application", "digest", "framing"],
-    series: &["system", "digest", "set"],
+    series: &["system", "digest"],
     sweeps: &[axis("threads", "threads", output::number)],
     fixed: &["application", "framing"],
     metrics: &[
