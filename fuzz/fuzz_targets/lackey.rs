@@ -14,6 +14,7 @@ const OPTIONS: Options = Options {
     geometry: Geometry::NAMED[0],
     mica_from: Some(2),
     working_set_from: 4,
+    has_models: true,
 };
 
 /// Bytes of an instruction that follow from its place; none in one page of eight.

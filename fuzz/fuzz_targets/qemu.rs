@@ -25,6 +25,7 @@ fn read(stream: &mut dyn Read, chosen: u8) -> Result<Tally, TraceError> {
         geometry: Geometry::NAMED[usize::from(chosen >> 2) % Geometry::NAMED.len()],
         mica_from: (chosen & 2 != 0).then_some(u64::from(chosen >> 4)),
         working_set_from: u64::from(chosen >> 5),
+        has_models: true,
     };
     let mut analyser = Analyser::new(isa, options);
     read_plugin(stream, &mut analyser)?;

@@ -113,6 +113,9 @@ pub(crate) struct Globals {
     /// No progress on stderr
     #[arg(long, short, global = true)]
     pub quiet: bool,
+    /// Run as if this CPU had no instructions above a level, as the variable DPB_CPU_LEVEL does: x86-64-v3, armv8.2-a, …
+    #[arg(long, value_name = "LEVEL", global = true)]
+    pub cpu_level: Option<String>,
     /// The backends that there are
     #[arg(skip)]
     pub families: Families,
@@ -255,6 +258,22 @@ impl Dpb {
     }
 }
 
+/// Starts this process anew with the variable that masks the CPU, unless it is set: what this process starts is to have it, too.
+///
+/// # Errors
+/// There is no such level, or the program cannot be started anew.
+fn at_level(level: &str) -> Result<(), String> {
+    cpu_level::Level::named(level)?;
+    if std::env::var(cpu_level::VARIABLE).is_ok_and(|set| set == level) {
+        return Ok(());
+    }
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut anew = std::process::Command::new(own);
+    anew.args(std::env::args_os().skip(1))
+        .env(cpu_level::VARIABLE, level);
+    Err(std::os::unix::process::CommandExt::exec(&mut anew).to_string())
+}
+
 fn run(families: Families, operators: Operators) -> ExitCode {
     describe_build(Build {
         version: VERSION.to_owned(),
@@ -269,7 +288,11 @@ fn run(families: Families, operators: Operators) -> ExitCode {
     (cli.globals.families, cli.globals.operators) = (families, operators);
     cli.globals.tasks = TASKS;
     cli.globals.estimate = estimate(&matches).unwrap_or_default();
-    if let Err(why) = cpu_level::check() {
+    let checked = match &cli.globals.cpu_level {
+        Some(level) => at_level(level),
+        None => cpu_level::check(),
+    };
+    if let Err(why) = checked {
         output::note(&format!("dpb: {why}"));
         return ExitCode::from(exit::Exit::Usage as u8);
     }

@@ -18,6 +18,7 @@ pub mod published;
 mod radar;
 pub mod ranked;
 pub mod ranking;
+mod represented;
 mod scale;
 mod scatter;
 mod select;

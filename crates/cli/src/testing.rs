@@ -36,6 +36,7 @@ pub(crate) fn globals(families: Families) -> Globals {
     Globals {
         format: None,
         quiet: true,
+        cpu_level: None,
         families,
         operators: Operators::DPB,
         tasks: crate::TASKS,

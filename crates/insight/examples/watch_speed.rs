@@ -28,6 +28,7 @@ fn main() {
         geometry: Geometry::NAMED[0],
         mica_from: mica.then_some(0),
         working_set_from: 0,
+        has_models: true,
     };
     let started = Instant::now();
     let watched = source.watch(&program, options, &AtomicBool::new(false));

@@ -16,6 +16,7 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 
 use crate::trace::{Isa, Options, Tally, TraceError};
+use process::Process;
 
 /// A way to watch a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +118,23 @@ impl Source {
             Self::Lackey => lackey::watch(program, options, stop),
             Self::Step => step::watch(program, options, stop),
         }
+    }
+
+    /// Runs the program as it is when this source watches it, but watches nothing, which takes a tenth of the time: the first 64 KiB of what it writes to
+    /// its standard output, from which it is known whether the emulated CPU has what the program needs. `None` where nothing is emulated.
+    ///
+    /// # Errors
+    /// [`WatchError`].
+    pub fn rehearse(self, program: &Program) -> Result<Option<Vec<u8>>, WatchError> {
+        self.check(program.isa)?;
+        let words = match self {
+            Self::Pmu | Self::Step => return Ok(None),
+            Self::Qemu => qemu::words(program.isa),
+            Self::Lackey => lackey::REHEARSED.to_vec(),
+        };
+        let ended = Process::start(&mut process::command(&words, program))?.end()?;
+        ended.check()?;
+        Ok(Some(ended.stdout))
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Options {
     pub mica_from: Option<u64>,
     /// The number of instructions after which a working set begins: blocks that are touched behind it are counted.
     pub working_set_from: u64,
+    /// True with models of caches, TLBs and a predictor of branches. Without them instructions and accesses are counted, which takes less time.
+    pub has_models: bool,
 }
 
 /// The number by which the analyser knows an instruction of the program.
@@ -99,6 +101,7 @@ pub struct Analyser {
     is_loading: bool,
     is_storing: bool,
     instructions: u64,
+    has_models: bool,
     caches: Hierarchy,
     tlbs: Tlbs,
     predictor: Gshare,
@@ -140,6 +143,7 @@ impl Analyser {
             is_loading: false,
             is_storing: false,
             instructions: 0,
+            has_models: options.has_models,
             caches: Hierarchy::new(&options.geometry),
             tlbs: Tlbs::new(&options.geometry),
             predictor: Gshare::new(),
@@ -216,8 +220,10 @@ impl Analyser {
         let (address, length) = (code.instruction.address, code.instruction.length);
         self.complete(Some(address));
         self.instructions += 1;
-        self.caches.fetch(address, u32::from(length));
-        self.tlbs.fetch(address, u32::from(length));
+        if self.has_models {
+            self.caches.fetch(address, u32::from(length));
+            self.tlbs.fetch(address, u32::from(length));
+        }
         self.current = Some(id.0);
     }
 
@@ -287,9 +293,11 @@ impl Analyser {
         tally.add("loads", self.tally.loads);
         tally.add("stores", self.tally.stores);
         tally.add("modifies", self.tally.modifies);
-        self.caches.count(&mut tally);
-        self.tlbs.count(&mut tally);
-        self.predictor.count(&mut tally);
+        if self.has_models {
+            self.caches.count(&mut tally);
+            self.tlbs.count(&mut tally);
+            self.predictor.count(&mut tally);
+        }
         if let Some(mica) = &self.mica {
             mica.count(&mut tally, self.isa);
         }
@@ -306,8 +314,10 @@ impl Analyser {
                 Direction::Store => self.tally.stores += 1,
                 Direction::Modify => self.tally.modifies += 1,
             }
-            self.caches.access(access.address, access.bytes);
-            self.tlbs.access(access.address, access.bytes);
+            if self.has_models {
+                self.caches.access(access.address, access.bytes);
+                self.tlbs.access(access.address, access.bytes);
+            }
             if let Some(mica) = self
                 .mica
                 .as_mut()
@@ -342,7 +352,9 @@ impl Analyser {
             let address = code.instruction.address;
             let behind = address.wrapping_add(u64::from(code.instruction.length));
             let is_taken = next != behind;
-            self.predictor.branch(address, is_taken);
+            if self.has_models {
+                self.predictor.branch(address, is_taken);
+            }
             if let Some(mica) = self
                 .mica
                 .as_mut()

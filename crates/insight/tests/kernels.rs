@@ -118,6 +118,7 @@ const OPTIONS: Options = Options {
     geometry: Geometry::NAMED[0],
     mica_from: Some(0),
     working_set_from: 0,
+    has_models: true,
 };
 const EMULATED: [Source; 3] = [Source::Qemu, Source::Lackey, Source::Step];
 const MORE: u64 = 3000;

@@ -8,11 +8,12 @@ mod table;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::Duration;
 
 use clap::{ArgMatches, ValueEnum};
 use dpb_core::measure::{Check, Evidence, Outcome, Record};
-use dpb_insight::source::{Source, WatchError};
+use dpb_insight::source::{Source, WatchError, Watched};
 use dpb_insight::trace::{Geometry, Isa, Options, Tally};
 
 use super::sweep::Results;
@@ -144,7 +145,7 @@ pub struct Args {
     /// Another cache of the second level
     #[arg(long, value_name = "TEXT", help_heading = COUNTS)]
     l2: Option<String>,
-    /// Compute MICA's sets too, which depend on no machine: strides, reuse distances, parallelism, predictability
+    /// Compute MICA's sets too, which depend on no machine: strides, reuse distances, parallelism, predictability. The CPU's counters have none of them
     #[arg(long, help_heading = COUNTS)]
     mica: bool,
     /// Append the records to this file, in a folder that is there
@@ -155,7 +156,7 @@ pub struct Args {
 /// A source as it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SourceName {
-    /// The first of the others that sees the path here
+    /// The first of the others that sees the path here, and has the figures that are asked for
     Auto,
     /// The CPU's counters
     Pmu,
@@ -237,6 +238,67 @@ fn recorded(parameter: &Parameter, record: &Record) -> Option<String> {
     }
 }
 
+/// A run that was watched, and what it checked.
+type Seen = (Watched, Option<Check>);
+
+/// Watches the shorter run (0) and the longer one (1); the counts are the difference. Emulated runs are watched at once, a core for each.
+///
+/// MICA's sets take ten times as long, so emulated runs are first counted without them: `mica_from` says, from the instructions of both, where the sets begin.
+fn count_both(
+    source: Source,
+    options: Options,
+    items: Option<u64>,
+    mica_from: impl Fn([u64; 2]) -> u64,
+    watch: impl Fn(usize, Options) -> Result<Seen, Uncounted> + Sync,
+) -> Result<Counted, Uncounted> {
+    let instructions = |(watched, _): &Seen| watched.tally.count("instructions").unwrap_or(0);
+    let at_once = |options: Options| {
+        let [shorter, longer] = thread::scope(|scope| {
+            let shorter = scope.spawn(|| watch(0, options));
+            let longer = watch(1, options);
+            let shorter = shorter.join();
+            [
+                shorter.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                longer,
+            ]
+        });
+        Ok::<_, Uncounted>([shorter?, longer?])
+    };
+    let [shorter, longer] = match (source, options.mica_from) {
+        // Two runs at once would share the CPU's caches, and single steps take long enough to be made once.
+        (Source::Pmu | Source::Step, _) => {
+            let shorter = watch(0, options)?;
+            let longer = Options {
+                working_set_from: instructions(&shorter),
+                ..options
+            };
+            [shorter, watch(1, longer)?]
+        }
+        (Source::Qemu | Source::Lackey, None) => at_once(options)?,
+        (Source::Qemu | Source::Lackey, Some(_)) => {
+            let plain = Options {
+                mica_from: None,
+                has_models: false,
+                ..options
+            };
+            let counts = at_once(plain)?.each_ref().map(instructions);
+            at_once(Options {
+                mica_from: Some(mica_from(counts)),
+                working_set_from: counts[0],
+                ..options
+            })?
+        }
+    };
+    let tally = longer.0.tally.since(&shorter.0.tally);
+    Ok(Counted {
+        tally: tally.map_err(|error| Uncounted::Failed(error.to_string()))?,
+        source,
+        by: longer.0.by,
+        items,
+        check: longer.1,
+    })
+}
+
 /// Watches everything that is asked for, prints a line for each.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     let options = args.options()?;
@@ -301,12 +363,15 @@ impl Args {
             geometry,
             mica_from: self.mica.then_some(0),
             working_set_from: 0,
+            has_models: true,
         })
     }
 
     /// The sources to try, the best first.
     fn sources(&self) -> Vec<Source> {
         match self.source {
+            // The CPU's counters have none of MICA's sets.
+            SourceName::Auto if self.mica => Source::ALL[1..].to_vec(),
             SourceName::Auto => Source::ALL.to_vec(),
             SourceName::Pmu => vec![Source::Pmu],
             SourceName::Qemu => vec![Source::Qemu],
@@ -368,6 +433,12 @@ impl Args {
         let libraries = &mut record.provenance.libraries;
         libraries.insert(counted.source.name().to_owned(), counted.by);
         record = record.with("source", counted.source.name());
+        if counted.source == Source::Pmu {
+            // The caches are this CPU's, whatever models were asked for.
+            for of_models in ["geometry", "l1i", "l1d", "l2", "mica"] {
+                record.parameters.remove(of_models);
+            }
+        }
         for (name, value) in counted.tally.metrics(counted.items) {
             record.sample(&name, vec![value]);
         }

@@ -15,6 +15,7 @@ use super::html::escape;
 use super::origin::Machines;
 use super::radar::{Axis, Radar};
 use super::ranking::table_html;
+use super::represented;
 use super::scatter::{Arrow, Dot, Scatter};
 use super::tree::Tree;
 use super::vary::text_of;
@@ -46,14 +47,19 @@ struct Group<'a> {
 /// All that is drawn of records; nothing if none are of the task.
 pub(super) fn html(records: &[&Record]) -> String {
     let groups = groups(records);
-    let drawn = groups.iter().map(Group::html);
+    let drawn = groups
+        .iter()
+        .enumerate()
+        .map(|(at, group)| group.html(elsewhere(&groups, at)));
     drawn.collect()
 }
 
 /// The same for a terminal: what the charts say in words.
 pub(super) fn text(records: &[&Record]) -> Vec<String> {
     let mut said = Vec::new();
-    for group in groups(records) {
+    let groups = groups(records);
+    for (at, group) in groups.iter().enumerate() {
+        said.extend(elsewhere(&groups, at));
         for set in group.sets() {
             if let Ok(profile) = Profile::of(&set.columns, &set.rows, SEED) {
                 said.push(format!("{}, {}\n  {profile}\n", group.title, set.name));
@@ -74,7 +80,7 @@ fn groups<'a>(records: &[&'a Record]) -> Vec<Group<'a>> {
         let source = text_of(record, "source");
         let geometry = match text_of(record, "geometry") {
             geometry if geometry.is_empty() => geometry,
-            geometry => format!(", caches of {geometry}"),
+            geometry => format!(", caches of {geometry}{}", other_caches(record)),
         };
         // What stands in is a part of the evidence.
         let evidence = match &record.evidence {
@@ -97,6 +103,40 @@ fn groups<'a>(records: &[&'a Record]) -> Vec<Group<'a>> {
         }
     }
     groups
+}
+
+/// The caches that a record has instead of its geometry's.
+fn other_caches(record: &Record) -> String {
+    let given = ["l1i", "l1d", "l2"].map(|name| (name, text_of(record, name)));
+    let given = given.iter().filter(|(_, shape)| !shape.is_empty());
+    let words: Vec<String> = given
+        .map(|(name, shape)| format!("{name} {shape}"))
+        .collect();
+    match words.is_empty() {
+        true => String::new(),
+        false => format!(" with {}", words.join(", ")),
+    }
+}
+
+/// A sentence for each group about the operators and programs that are not in it: no chart compares them.
+fn elsewhere(groups: &[Group<'_>], at: usize) -> Option<String> {
+    let others = groups.iter().enumerate().filter(|(other, _)| *other != at);
+    let parts: Vec<String> = others
+        .map(|(_, group)| {
+            format!(
+                "{} under \u{201c}{}\u{201d}",
+                group.records.len(),
+                group.title
+            )
+        })
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "{} records are here; not compared with {}.",
+            groups[at].records.len(),
+            parts.join(", ")
+        )
+    })
 }
 
 /// Figures that are seen together, and the records that have them all.
@@ -155,8 +195,12 @@ impl<'a> Group<'a> {
         sets.into_iter().filter_map(set).collect()
     }
 
-    fn html(&self) -> String {
+    /// The charts, below a sentence about what is not in them.
+    fn html(&self, elsewhere: Option<String>) -> String {
         let mut html = format!("<h3 class=\"beside\">{}</h3>", escape(&self.title));
+        if let Some(elsewhere) = elsewhere {
+            let _ = write!(html, "<p class=\"sub\">{}</p>", escape(&elsewhere));
+        }
         for set in &self.sets() {
             let _ = write!(html, "<h4>{}</h4>", set.name);
             if set.lacking > 0 {
@@ -216,6 +260,15 @@ impl<'a> Group<'a> {
         if let Some(table) = coverage(profile, set) {
             html.push_str("<h4>Programs among operators</h4>");
             html.push_str(&table_html(&table));
+        }
+        let coverage = profile.coverage.as_ref();
+        if let Some(table) = coverage.and_then(|it| represented::table(&set.rows, it)) {
+            let _ = write!(
+                html,
+                "<details class=\"more\"><summary>DPUBench's table 5 and these programs</summary>{}<p class=\"sub\">{}</p></details>",
+                table_html(&table),
+                escape(represented::WHY)
+            );
         }
         let table = table_html(&loadings(profile));
         // Dozens of rows are for whoever asks.

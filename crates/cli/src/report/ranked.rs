@@ -88,11 +88,12 @@ pub fn rank(records: &[Record], known: &ShownTasks, wanted: &Wanted) -> Result<R
     };
     let mut notes = Vec::new();
     let mut all = Vec::new();
-    let mut disturbed = 0;
-    for record in records
-        .iter()
-        .filter(|record| record.outcome == Outcome::Done)
-    {
+    let (mut disturbed, mut without_numbers, mut not_positive) = (0, 0, 0);
+    for record in records {
+        if record.outcome != Outcome::Done {
+            without_numbers += 1;
+            continue;
+        }
         let is_disturbed = record
             .stability
             .as_ref()
@@ -105,20 +106,28 @@ pub fn rank(records: &[Record], known: &ShownTasks, wanted: &Wanted) -> Result<R
             Some(platform) if record.evidence.kind() == "published" => platform.to_string(),
             _ => machines.name(record),
         };
-        all.extend(Known::of(
-            record,
-            Subject::of(record, &declared),
-            &platform,
-            wanted,
-        ));
+        let subject = Subject::of(record, &declared);
+        // A run of nothing has no logarithm, and no rank.
+        let is_positive = |run: &f64| run.is_finite() && *run > 0.0;
+        if subject
+            .as_ref()
+            .is_some_and(|it| !it.runs.iter().all(is_positive))
+        {
+            not_positive += 1;
+            continue;
+        }
+        all.extend(Known::of(record, subject, &platform, wanted));
         if let Some(numbers) = papers.get(record.task.as_str()) {
             all.extend(of_papers(record, &platform, numbers, &declared, wanted));
         }
     }
-    if disturbed > 0 {
-        notes.push(format!(
-            "{disturbed} tests were disturbed by other work, and are left out."
-        ));
+    let dropped = [
+        (disturbed, "were disturbed by other work"),
+        (without_numbers, "have no numbers"),
+        (not_positive, "have a run of zero or less"),
+    ];
+    for (count, why) in dropped.iter().filter(|(count, _)| *count > 0) {
+        notes.push(format!("{count} tests {why}, and are left out."));
     }
     let kinds: BTreeSet<&str> = all.iter().map(|one| one.kind).collect();
     if kinds.len() > 1 {

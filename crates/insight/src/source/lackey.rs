@@ -14,6 +14,9 @@ use super::sys::{self, Pid, Stop};
 use super::{Program, WatchError, Watched};
 use crate::trace::{Analyser, Isa, Options, TraceError, read_lackey};
 
+/// The words before a program that runs on the same emulated CPU, and is not watched.
+pub(super) const REHEARSED: [&str; 3] = ["valgrind", "--tool=none", "--quiet"];
+
 pub(super) fn check(isa: Isa) -> Result<(), WatchError> {
     if isa != Isa::HOST {
         return Err(WatchError::Missing(

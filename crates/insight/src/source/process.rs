@@ -4,8 +4,8 @@ use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -109,13 +109,26 @@ fn kept(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// A pipe whose writing end a child inherits, by its number. That end is to be dropped once the child has started.
-pub(super) fn inherited_pipe() -> Result<(PipeReader, PipeWriter, i32), WatchError> {
+/// The writing end of a pipe that a child inherits. It is to be dropped once the child has started.
+pub(super) struct Inherited {
+    _writer: PipeWriter,
+    /// A child that another thread starts meanwhile would inherit it, too, and the pipe would have no end before that child's.
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// A pipe whose writing end a child inherits, by its number.
+pub(super) fn inherited_pipe() -> Result<(PipeReader, Inherited, i32), WatchError> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (reader, writer) = io::pipe().map_err(TraceError::from)?;
     let set = fcntl_setfd(writer.as_fd(), FdFlags::empty());
     set.map_err(|error| TraceError::Read(error.into()))?;
     let number = writer.as_raw_fd();
-    Ok((reader, writer, number))
+    let inherited = Inherited {
+        _writer: writer,
+        _alone: alone,
+    };
+    Ok((reader, inherited, number))
 }
 
 /// A reader that ends with an error when somebody says so.

@@ -23,6 +23,11 @@ fn emulator(isa: Isa) -> &'static str {
     }
 }
 
+/// The words before a program of that instruction set, without a plugin.
+pub(super) fn words(isa: Isa) -> Vec<&'static str> {
+    vec![emulator(isa), "-cpu", "max"]
+}
+
 pub(super) fn check(isa: Isa) -> Result<(), WatchError> {
     let name = emulator(isa);
     if process::find(name).is_none() {
@@ -76,10 +81,11 @@ fn watch_by(
     options: Options,
     stop: &AtomicBool,
 ) -> Result<Watched, WatchError> {
-    let name = emulator(program.isa);
     let (reader, writer, number) = inherited_pipe()?;
     let plugin = format!("{},out={number}", plugin.display());
-    let mut command = process::command(&[name, "-cpu", "max", "-plugin", &plugin], program);
+    let mut words = words(program.isa);
+    words.extend(["-plugin", &plugin]);
+    let mut command = process::command(&words, program);
     let process = Process::start(&mut command)?;
     drop(writer);
     let mut analyser = Analyser::new(program.isa, options);
@@ -104,6 +110,6 @@ fn watch_by(
     Ok(Watched {
         tally: analyser.finish(),
         stdout: ended.stdout,
-        by: format!("{}, -cpu max", process::version(name)),
+        by: format!("{}, -cpu max", process::version(emulator(program.isa))),
     })
 }

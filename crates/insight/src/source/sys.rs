@@ -1,4 +1,6 @@
 //! Calls of the system that need `unsafe`: ptrace, and counters of the CPU.
+//!
+//! `ptrace` takes a variable number of arguments, which the C library reads as a number and pointers. So each is handed over as wide as a pointer.
 #![allow(unsafe_code, reason = "ptrace and perf_event_open")]
 
 use std::fs::File;
@@ -6,6 +8,14 @@ use std::io;
 use std::os::fd::FromRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
+
+/// An argument that a request does not have.
+const NOTHING: *mut libc::c_void = std::ptr::null_mut();
+
+/// A number where ptrace expects a pointer.
+fn wide(number: i32) -> *mut libc::c_void {
+    std::ptr::without_provenance_mut(number as usize)
+}
 
 /// A process number.
 pub(super) type Pid = libc::pid_t;
@@ -27,11 +37,11 @@ pub(super) enum Stop {
 /// in every run.
 pub(super) fn traced(command: &mut Command) {
     let become_traced = || {
-        // SAFETY: both calls are async-signal-safe, and take no pointers.
+        // SAFETY: both calls are async-signal-safe, and follow no pointers.
         unsafe {
             // Addresses are as they are where that is not allowed.
             libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
-            match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
+            match libc::ptrace(libc::PTRACE_TRACEME, 0, NOTHING, NOTHING) {
                 -1 => Err(io::Error::last_os_error()),
                 _ => Ok(()),
             }
@@ -53,26 +63,26 @@ pub(super) fn stops_at_its_end(pid: Pid) -> io::Result<()> {
 }
 
 fn set_options(pid: Pid, options: i32) -> io::Result<()> {
-    // SAFETY: options are set; no pointer is used.
-    told(unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options) })
+    // SAFETY: the kernel takes the options as a number and follows no pointer.
+    told(unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, NOTHING, wide(options)) })
 }
 
 /// Lets a stopped tracee execute one instruction, and delivers the signal, unless that is 0.
 pub(super) fn step(pid: Pid, signal: i32) -> io::Result<()> {
-    // SAFETY: no pointer is used.
-    told(unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, pid, 0, signal) })
+    // SAFETY: the kernel takes the signal as a number and follows no pointer.
+    told(unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, pid, NOTHING, wide(signal)) })
 }
 
 /// Lets a stopped tracee go on, and delivers the signal, unless that is 0.
 pub(super) fn go_on(pid: Pid, signal: i32) -> io::Result<()> {
-    // SAFETY: no pointer is used.
-    told(unsafe { libc::ptrace(libc::PTRACE_CONT, pid, 0, signal) })
+    // SAFETY: the kernel takes the signal as a number and follows no pointer.
+    told(unsafe { libc::ptrace(libc::PTRACE_CONT, pid, NOTHING, wide(signal)) })
 }
 
 /// Lets a stopped tracee go, for good.
 pub(super) fn let_go(pid: Pid) -> io::Result<()> {
-    // SAFETY: no pointer is used.
-    told(unsafe { libc::ptrace(libc::PTRACE_DETACH, pid, 0, 0) })
+    // SAFETY: the kernel follows no pointer.
+    told(unsafe { libc::ptrace(libc::PTRACE_DETACH, pid, NOTHING, NOTHING) })
 }
 
 fn told(result: libc::c_long) -> io::Result<()> {
@@ -114,7 +124,7 @@ pub(super) fn registers(pid: Pid) -> io::Result<libc::user_regs_struct> {
         told(libc::ptrace(
             libc::PTRACE_GETREGS,
             pid,
-            0,
+            NOTHING,
             registers.as_mut_ptr(),
         ))?;
         Ok(registers.assume_init())
@@ -147,7 +157,7 @@ const FLAGS: u64 = 1 << 1 | 1 << 5 | 1 << 6;
 /// With each count the time that it was wanted and the time that it ran.
 const READ_FORMAT: u64 = 1 | 2;
 
-/// Opens a counter of a process, in the group of `leader`, if there is one. What is read of it is three words: the count, the
+/// Opens a counter of a process, in no group. What is read of it is three words: the count, the
 /// nanoseconds that it was wanted, the nanoseconds that it ran.
 pub(super) fn counter(kind: u32, config: u64, pid: Pid) -> io::Result<File> {
     let attributes = EventAttributes {

@@ -8,6 +8,7 @@ const OPTIONS: Options = Options {
     geometry: Geometry::NAMED[0],
     mica_from: Some(0),
     working_set_from: 0,
+    has_models: true,
 };
 
 /// `addl $1, -8(%rsp)`, `dec %ecx`, `jne`: a loop of three instructions at 0x1000.

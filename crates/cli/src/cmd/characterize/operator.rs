@@ -12,7 +12,7 @@ use dpb_operators::registry::{Case, Entry};
 use tempfile::NamedTempFile;
 
 use super::child::{Jobs, Said, WORD};
-use super::{Args, Counted, Uncounted, stop};
+use super::{Args, Counted, Uncounted, count_both, stop};
 use crate::exit::Failure;
 use crate::{Globals, spec};
 
@@ -22,7 +22,7 @@ const JOB_BYTES: u64 = 16_384;
 const INPUTS: u64 = 4;
 /// Most jobs that the longer run has more.
 const JOBS_MAX: u64 = 1 << 20;
-/// Instructions before the counted jobs from which MICA's sets are computed. They take ten times as long, and most of a run is start-up.
+/// Instructions before the shorter run's counted jobs from which MICA's sets are computed. They take ten times as long, and most of a run is start-up.
 const MICA_BEFORE: u64 = 200_000;
 /// The parameter by which an operator takes a key.
 const KEY: &str = "key";
@@ -213,47 +213,24 @@ impl Test {
             _ => self.jobs_of(args.work).clamp(1, INPUTS),
         };
         let more = self.more_jobs(source, args, inputs);
-        let right = backend.code(&self.case.spec);
-        let watch = |jobs: u64, options: Options| {
-            let program = self.program(source, args, backend.name(), inputs, jobs)?;
+        let (name, right) = (backend.name(), backend.code(&self.case.spec));
+        let lengths = [inputs, inputs + more];
+        let rehearsed = self.program(source, args, name, inputs, lengths[0])?;
+        if let Some(said) = source.rehearse(&rehearsed)? {
+            heard(&said, right.as_deref())?;
+        }
+        let watch = |at: usize, options: Options| {
+            let program = self.program(source, args, name, inputs, lengths[at])?;
             let watched = source.watch(&program, options, stop())?;
             let check = heard(&watched.stdout, right.as_deref())?;
-            Ok::<_, Uncounted>((watched, check))
+            Ok((watched, Some(check)))
         };
-        let lengths = [inputs, inputs + more];
-        let options = match (options.mica_from, source) {
-            (Some(_), Source::Qemu | Source::Lackey) => {
-                let begins = |jobs: u64| {
-                    let plain = Options {
-                        mica_from: None,
-                        ..options
-                    };
-                    let (watched, _) = watch(jobs, plain)?;
-                    Ok::<_, Uncounted>(watched.tally.count("instructions").unwrap_or(0))
-                };
-                let counts = [begins(lengths[0])?, begins(lengths[1])?];
-                let jobs = counts[1].saturating_sub(counts[0]) / more * lengths[0];
-                Options {
-                    mica_from: Some(counts[0].saturating_sub(2 * jobs + MICA_BEFORE)),
-                    ..options
-                }
-            }
-            _ => options,
+        let mica_from = |counts: [u64; 2]| {
+            let jobs = counts[1].saturating_sub(counts[0]) / more * lengths[0];
+            counts[0].saturating_sub(jobs + MICA_BEFORE)
         };
-        let (shorter, _) = watch(lengths[0], options)?;
-        let longer = Options {
-            working_set_from: shorter.tally.count("instructions").unwrap_or(0),
-            ..options
-        };
-        let (longer, check) = watch(lengths[1], longer)?;
-        let tally = longer.tally.since(&shorter.tally);
-        Ok(Counted {
-            tally: tally.map_err(|error| Uncounted::Failed(error.to_string()))?,
-            source,
-            by: longer.by,
-            items: Some(more * self.batch),
-            check: Some(check),
-        })
+        let items = Some(more * self.batch);
+        count_both(source, options, items, mica_from, watch)
     }
 
     /// The jobs that the longer run has more: whole rounds of the inputs.

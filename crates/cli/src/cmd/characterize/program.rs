@@ -10,7 +10,7 @@ use dpb_insight::source::{Program, Source};
 use dpb_insight::trace::{Isa, Options};
 use tempfile::TempDir;
 
-use super::{Args, Counted, Uncounted, stop};
+use super::{Args, Counted, Uncounted, count_both, stop};
 use crate::exit::Failure;
 
 /// The words that stand for the file of either length in a command line, and for the length itself.
@@ -55,35 +55,24 @@ pub(super) fn count(args: &Args, command: &str, options: Options) -> Result<Watc
     let counted = args.first_that_sees(isa, |source| {
         let watch = |at: usize, options: Options| {
             let program = lengths.program(&path, &words[1..], isa, at);
-            Ok::<_, Uncounted>(source.watch(&program, options, stop())?)
+            Ok((source.watch(&program, options, stop())?, None))
         };
         if source == Source::Step {
             let why = "a whole program is too long for single steps";
             return Err(Uncounted::Unseen(why.to_owned()));
         }
-        let shorter = watch(0, options)?;
         if !has_lengths {
+            let (whole, _) = watch(0, options)?;
             return Ok(Counted {
-                tally: shorter.tally,
+                tally: whole.tally,
                 source,
-                by: shorter.by,
+                by: whole.by,
                 items: None,
                 check: None,
             });
         }
-        let longer = Options {
-            working_set_from: shorter.tally.count("instructions").unwrap_or(0),
-            ..options
-        };
-        let longer = watch(1, longer)?;
-        let tally = longer.tally.since(&shorter.tally);
-        Ok(Counted {
-            tally: tally.map_err(|error| Uncounted::Failed(error.to_string()))?,
-            source,
-            by: longer.by,
-            items: lengths.lengths[1].checked_sub(lengths.lengths[0]),
-            check: None,
-        })
+        let items = lengths.lengths[1].checked_sub(lengths.lengths[0]);
+        count_both(source, options, items, |_| 0, watch)
     });
     Ok((record, counted))
 }
