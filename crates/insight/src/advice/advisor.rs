@@ -763,20 +763,7 @@ impl Advice {
             let gain = self.at.first().map(|at| Verdict::of(&at.gain));
             return gain.unwrap_or(Verdict::TooClose).name().to_owned();
         }
-        match (self.decision.everywhere(), &self.threshold) {
-            (Some(verdict), _) => verdict.name().to_owned(),
-            (None, Threshold::From(place)) => {
-                format!("move from {:.0} B on", place.at)
-            }
-            (None, Threshold::UpTo(place)) => format!("move up to {:.0} B", place.at),
-            (None, _) => {
-                let stretches = self.decision.stretches();
-                let said = stretches.iter().map(|(from, to, verdict)| {
-                    format!("{from:.0} to {to:.0} B: {}", verdict.name())
-                });
-                said.collect::<Vec<_>>().join("; ")
-            }
-        }
+        self.decision.said(|size| format!("{size:.0} B"))
     }
 }
 

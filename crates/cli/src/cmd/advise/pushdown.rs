@@ -91,16 +91,7 @@ fn grid() -> impl Iterator<Item = f64> {
 }
 
 fn verdict(decision: &Decision) -> String {
-    match (decision.everywhere(), decision.threshold()) {
-        (Some(verdict), _) => verdict.name().to_owned(),
-        (None, Threshold::UpTo(place)) => format!(
-            "move up to a selectivity of {} ({} to {})",
-            percent(place.at),
-            percent(place.low),
-            percent(place.high)
-        ),
-        _ => Verdict::TooClose.name().to_owned(),
-    }
+    decision.said(|share| format!("a selectivity of {}", percent(share)))
 }
 
 fn words(args: &Args, link_gbps: f64, selectivities: &[f64]) -> Vec<String> {
