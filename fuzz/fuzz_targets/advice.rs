@@ -124,8 +124,10 @@ fn check(advisor: &Advisor, advice: &Advice) {
         assert_eq!(check.verdict != Verdict::TooClose, is_clear);
     }
     assert!(!advice.verdict().is_empty());
-    let sides = [advisor.host.backend.as_str(), advisor.device.backend.as_str()];
-    assert_eq!(advisor::frozen(sides, &advice.checks).len(), 64);
+    let predictions = advisor.predictions(advice);
+    assert!(predictions.len() <= 2 * advice.checks.len());
+    let lines = predictions.iter().map(|one| one.line.as_str());
+    assert_eq!(advisor::frozen(lines).len(), 64);
 }
 
 /// Software whose bytes cost a nanosecond each, and an engine whose jobs cost 2000.

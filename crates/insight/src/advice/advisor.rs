@@ -12,7 +12,7 @@ use super::predictor::{Predictor, Quantity};
 use super::replay::{Replay, Services, highest_rate};
 use super::service::Bound;
 use super::side::{Refusal, Side};
-pub use checks::{Check, frozen, hash_of};
+pub use checks::{Check, Prediction, frozen, hash_of};
 
 /// Values of the axis of sizes, besides those that were measured.
 const GRID: usize = 96;
@@ -150,7 +150,7 @@ impl Advisor {
     /// Fits both sides.
     ///
     /// # Errors
-    /// [`Refusal`]: sides of different work, the same side twice, too few points.
+    /// [`Refusal`]: sides of different work, the same side twice, one machine in two states, too few points.
     pub fn new(host: Side, device: Side) -> Result<Self, Refusal> {
         if host.work != device.work {
             return Err(Refusal(format!(
@@ -162,6 +162,15 @@ impl Advisor {
             return Err(Refusal(format!(
                 "both sides are {} on one machine",
                 host.backend
+            )));
+        }
+        let states = host.state.iter().zip(&device.state);
+        if host.machine == device.machine
+            && let Some(((what, one), (_, other))) = states.into_iter().find(|(a, b)| a != b)
+        {
+            return Err(Refusal(format!(
+                "both sides are of {}, whose {what} was `{one}` for {} and `{other}` for {}",
+                host.machine, host.backend, device.backend
             )));
         }
         let fit = |side: &Side| {
@@ -292,7 +301,10 @@ struct Planned<'a> {
 impl<'a> Planned<'a> {
     fn new(advisor: &'a Advisor, question: &'a Question) -> Result<Self, Refusal> {
         let queues = match question.goal {
-            Goal::Throughput | Goal::Cores => [advisor.host.deepest(), advisor.device.deepest()],
+            // Tails are replayed through all lanes and all threads, and only so many jobs in flight keep them busy.
+            Goal::Throughput | Goal::Cores | Goal::Slo { .. } => {
+                [advisor.host.deepest(), advisor.device.deepest()]
+            }
             _ => [(1, 1), (1, 1)],
         };
         let cost = |side: &Side, (depth, threads): (u64, u64)| {
@@ -317,13 +329,11 @@ impl<'a> Planned<'a> {
                 ));
             }
         }
-        let deepest = [advisor.host.deepest(), advisor.device.deepest()];
-        let at = match question.goal {
-            Goal::Application(_) => queues,
-            _ => deepest,
-        };
         Ok(Self {
-            costs: [cost(&advisor.host, at[0]), cost(&advisor.device, at[1])],
+            costs: [
+                cost(&advisor.host, queues[0]),
+                cost(&advisor.device, queues[1]),
+            ],
             advisor,
             question,
             queues,
@@ -654,12 +664,15 @@ impl<'a> Planned<'a> {
                 );
             }
         }
-        if let Some(jobs_per_s) = self.question.jobs_per_s
-            && let (Ok(host), Ok(device)) = (
-                self.cost(0, &self.load(0, advice.batch, largest.size)),
-                self.cost(1, &load),
-            )
-        {
+        let costs = || {
+            let host = self.cost(0, &self.load(0, advice.batch, largest.size))?;
+            Ok::<_, Refusal>((host, self.cost(1, &load)?))
+        };
+        let costs = self.question.jobs_per_s.map(|rate| (rate, costs()));
+        if let Some((_, Err(why))) = &costs {
+            add("cores_freed", format!("not known: {why}"));
+        }
+        if let Some((jobs_per_s, Ok((host, device)))) = costs {
             let cores = |host: f64, device: f64| jobs_per_s * (host - device) / 1e9;
             let freed = cores(host.value, device.value);
             add(
