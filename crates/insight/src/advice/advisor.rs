@@ -417,7 +417,11 @@ impl<'a> Planned<'a> {
             _ => (self.time(0, &loads[0])?.0, device_time),
         };
         let gain = match &self.question.goal {
-            Goal::Slo { limit_ns, .. } => Estimate::exact(*limit_ns).over(&device_ns),
+            // Too late is too late: what lies beyond the limit is all alike.
+            Goal::Slo { limit_ns, .. } => {
+                let in_time = |p99: &Estimate| p99.map(|ns| ns.min(*limit_ns));
+                in_time(&host_ns).over(&in_time(&device_ns))
+            }
             Goal::Application(profile) => self.speed_up(profile)?,
             Goal::Split => host_ns.over(&self.split(&loads[0])?.1),
             _ => host_ns.over(&device_ns),
@@ -689,6 +693,9 @@ impl<'a> Planned<'a> {
                 advice.device_share = Some(share);
             }
             Goal::Slo { limit_ns, .. } => {
+                let met = advice.at.iter().map(|at| met(at, *limit_ns));
+                let met = met.collect::<Vec<_>>().join("; ");
+                advice.findings.push(("limit".to_owned(), met));
                 let mut rates = Vec::new();
                 for side in [0, 1] {
                     let (services, lanes, time) = self.services(side, &load)?;
@@ -722,6 +729,21 @@ impl<'a> Planned<'a> {
         }
         Ok(())
     }
+}
+
+/// Who meets the limit at a size.
+fn met(at: &AtSize, limit_ns: f64) -> String {
+    let by = |p99: &Estimate| {
+        if p99.high <= limit_ns {
+            "meets it"
+        } else if p99.low > limit_ns {
+            "misses it"
+        } else {
+            "may meet it"
+        }
+    };
+    let (host, device) = (by(&at.host_ns), by(&at.device_ns));
+    format!("{} B: the host {host}, the device {device}", at.size)
 }
 
 /// A predictor in a sentence, with the error of the one that lost.

@@ -51,6 +51,7 @@ pub(super) fn text(
         ("split", "split"),
         ("cores freed", "cores_freed"),
         ("price", "price"),
+        ("limit", "limit"),
         ("rates", "rate_threshold"),
         ("setting", "knob"),
         ("assumes", "assumes"),

@@ -329,11 +329,36 @@ fn a_limit_at_a_rate_is_replayed() {
         "{last:?}"
     );
     assert_eq!(Verdict::of(&last.gain), Verdict::Move);
+    // Software meets a microsecond at 64 B, the engine nowhere; where neither does, neither is better.
     let advice = slo(1e4, 1000.0);
+    assert_eq!(Verdict::of(&advice.at[0].gain), Verdict::Stay);
+    let last = advice.at.last().expect("sizes");
+    assert_eq!(Verdict::of(&last.gain), Verdict::TooClose, "{last:?}");
+    let limit = &advice.findings.iter().find(|(name, _)| name == "limit");
+    let said = &limit.expect("who meets it").1;
+    assert!(
+        said.starts_with("64 B: the host meets it, the device misses it;"),
+        "{said}"
+    );
+    assert!(
+        said.ends_with("the host misses it, the device misses it"),
+        "{said}"
+    );
+    // Both meet a second; software is ten times sooner at 64 B.
+    assert_eq!(Verdict::of(&slo(1e3, 1e9).at[0].gain), Verdict::Stay);
+    // More than the engine serves, whatever the size, and software at 64 B still can.
+    let advice = slo(5e6, 100_000.0);
+    for at in &advice.at {
+        assert!(
+            at.gain.low <= at.gain.value && at.gain.value <= at.gain.high,
+            "{at:?}"
+        );
+    }
     assert_eq!(
-        advice.decision.everywhere(),
-        Some(Verdict::Stay),
-        "no job is so short"
+        Verdict::of(&advice.at[0].gain),
+        Verdict::Stay,
+        "{:?}",
+        advice.at[0]
     );
 }
 
