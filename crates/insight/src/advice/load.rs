@@ -48,6 +48,8 @@ pub struct Point {
     pub runs_ns: Vec<f64>,
     /// The median of these.
     pub job_ns: f64,
+    /// True if the times are a model's and no run differs from another: their one error is that they are whole nanoseconds.
+    pub is_exact: bool,
     /// Jobs between two readings of the clock; the first begin and the last end with an empty queue.
     pub segment_jobs: u64,
     /// The host's CPU time of a job in nanoseconds, where it was measured: the median over runs.

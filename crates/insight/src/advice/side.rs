@@ -14,6 +14,8 @@ const UNITS_OFF_MAX: f64 = 0.25;
 const LATENCY_OFF_MAX: f64 = 20.0;
 /// CPU time may exceed that of the machine's cores by this factor: clocks are not read at once.
 const CPU_OFF_MAX: f64 = 1.5;
+/// CPU time is what a core did not do of other work meanwhile, so a core that changes its pace makes it negative: by this share of a job's time at most.
+const CPU_BELOW_ZERO_MAX: f64 = 0.1;
 
 /// A backend on a machine, as records have it.
 #[derive(Clone, Debug)]
@@ -106,6 +108,9 @@ impl Side {
                 text(first, "backend").unwrap_or_default()
             )));
         }
+        if let Some(note) = single_runs(&points) {
+            notes.push(note);
+        }
         Ok(Self {
             backend: text(first, "backend").unwrap_or_default(),
             machine: machine(first),
@@ -128,6 +133,20 @@ impl Side {
         let loads = self.points.iter().map(|point| point.load);
         let deepest = loads.max_by_key(|load| (load.in_flight(), load.depth));
         deepest.map_or((1, 1), |load| (load.depth, load.threads))
+    }
+}
+
+/// A remark on loads of which there is one run: nobody knows by how much another would differ.
+fn single_runs(points: &[Point]) -> Option<String> {
+    let single = points.iter().filter(|point| {
+        let same = points.iter().filter(|other| other.load == point.load);
+        !point.is_exact && same.map(|other| other.runs_ns.len()).sum::<usize>() < 2
+    });
+    match single.count() {
+        0 => None,
+        loads => Some(format!(
+            "{loads} loads were run once: by how much runs of one differ is not in their intervals"
+        )),
     }
 }
 
@@ -261,6 +280,8 @@ fn point(record: &Record, executor: Executor) -> Result<Point, Refusal> {
     Ok(Point {
         load,
         job_ns,
+        is_exact: record.evidence.kind() == "simulated"
+            && runs_ns.iter().all(|run| *run == runs_ns[0]),
         runs_ns,
         segment_jobs: record
             .counts
@@ -331,6 +352,15 @@ fn host_runs(record: &Record, load: &Load, job_ns: f64) -> Result<Vec<f64>, Refu
         return refused(record, "a run's CPU time is no number");
     }
     let cores = median(&by_job).unwrap_or(0.0) / job_ns;
+    let highest = by_job.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if !by_job.is_empty() && highest < -CPU_BELOW_ZERO_MAX * job_ns {
+        return refused(
+            record,
+            format!(
+                "its CPU time is negative in each run, {highest:.0} ns by job at most: it is no time"
+            ),
+        );
+    }
     match cores > f64::from(record.provenance.cpus.max(1)) * CPU_OFF_MAX {
         true => refused(
             record,

@@ -162,7 +162,7 @@ pub(super) fn figures(record: &Record, metric: Metric, batch: u64) -> Vec<f64> {
     let values = values.into_iter().flatten().copied();
     let by_job = values.map(|value| match metric {
         Metric::Time => batch as f64 * 1e9 / value,
-        Metric::HostTime => (value * batch as f64).max(1.0),
+        Metric::HostTime => value * batch as f64,
         Metric::P99 => value,
     });
     by_job.collect()

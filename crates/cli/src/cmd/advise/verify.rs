@@ -78,6 +78,8 @@ fn judge(
                 "{name}: its record has no such figure"
             )));
         };
+        // CPU time around zero: less than a nanosecond cannot be told, and a ratio of such runs has no interval.
+        let measured = measured.max(1.0);
         // A host that is asked at several of the device's depths is one prediction.
         if held.iter().all(|known| known.name != name) && predicted.value.is_finite() {
             held.push(Held {

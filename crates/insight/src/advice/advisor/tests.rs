@@ -184,7 +184,13 @@ fn the_engine_s_parameters_are_found() {
 
 #[test]
 fn held_out_points_are_within_a_nanosecond_a_job() {
-    let advisor = advisor();
+    // A model's times are exact; of others that agree by chance nobody knows it.
+    let exact = of_engine(&PLAIN, &SIZES).into_iter().map(|mut record| {
+        record.evidence = Evidence::Simulated { model: "m".into() };
+        record
+    });
+    let exact: Vec<Record> = exact.collect();
+    let advisor = Advisor::new(side(&of_host(&SIZES)), side(&exact)).expect("advice");
     for batch in [1, 4, 8] {
         for size in [64, 256, 2048, 16_384, 131_072] {
             for depth in [1, 2, 16, 32, 64] {
@@ -649,4 +655,64 @@ fn what_its_jobs_cost_the_host_limits_a_device_and_no_pool() {
     // Its workers' time is no bound of the thread that submits.
     assert_eq!(bound(workers), Bound::Lanes);
     assert_eq!(bound(Executor::Device), Bound::Host);
+}
+
+/// Records with other samples of a metric, made from their position and the first of those that they have.
+fn with_runs(
+    records: Vec<Record>,
+    metric: &str,
+    runs: impl Fn(usize, f64) -> Vec<f64>,
+) -> Vec<Record> {
+    let mut records = records;
+    for (at, record) in records.iter_mut().enumerate() {
+        let first = record.samples[metric].values[0];
+        record.sample(metric, runs(at, first));
+    }
+    records
+}
+
+/// Two runs that differ by a tenth are a spread of it, and one run is none: times that nobody repeated are not exact ones.
+#[test]
+fn few_runs_have_a_spread_too() {
+    let width = |runs: &dyn Fn(f64) -> Vec<f64>| {
+        let engine = with_runs(of_engine(&PLAIN, &SIZES), "items_per_s", |_, rate| {
+            runs(rate)
+        });
+        let engine = side(&engine);
+        let notes = engine.notes.clone();
+        assert!(engine.points.iter().all(|point| !point.is_exact));
+        let advisor = Advisor::new(side(&of_host(&SIZES)), engine).expect("advice");
+        let found = advisor.time(true).at(&load(1, 2048, 8)).expect("inside");
+        (found.width(), notes)
+    };
+    let (two, notes) = width(&|rate| vec![rate * 0.95, rate * 1.05]);
+    assert!(two > 0.09 && notes.is_empty(), "{two} {notes:?}");
+    let (_, notes) = width(&|rate| vec![rate]);
+    assert!(notes[0].contains("run once"), "{notes:?}");
+    // Two records of a run each are two runs.
+    let twice = [of_engine(&PLAIN, &SIZES), of_engine(&PLAIN, &SIZES)].concat();
+    let twice = with_runs(twice, "items_per_s", |_, rate| vec![rate]);
+    assert_eq!(side(&twice).notes, [""; 0]);
+}
+
+#[test]
+fn host_time_below_zero_is_refused_and_around_it_is_open() {
+    let cores = |runs: &dyn Fn(usize, f64) -> Vec<f64>| {
+        let engine = with_runs(of_engine(&PLAIN, &SIZES), "host_cpu_ns_per_item", runs);
+        let engine = Side::of(&engine.iter().collect::<Vec<_>>())?;
+        let advisor = Advisor::new(side(&of_host(&SIZES)), engine)?;
+        advisor.advise(&question(Goal::Cores))
+    };
+    let refused = cores(&|_, _| vec![-1e6; 7]).expect_err("no time");
+    assert!(refused.0.contains("negative"), "{refused}");
+    // About nothing, give or take a microsecond: software of 67 ns may be better, that of 131 µs is not, and by how much at most nobody knows.
+    let noisy = |_: usize, _: f64| (-3..=3).map(|run| f64::from(run) * 50.0).collect();
+    let advice = cores(&noisy).expect("advice");
+    let [first, last] = [advice.at[0], advice.at[advice.at.len() - 1]];
+    assert_eq!(Verdict::of(&first.gain), Verdict::TooClose, "{first:?}");
+    assert_eq!(Verdict::of(&last.gain), Verdict::Move, "{last:?}");
+    assert!(
+        last.gain.high.is_infinite() && last.gain.low < 1000.0,
+        "{last:?}"
+    );
 }
