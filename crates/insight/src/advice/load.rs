@@ -56,6 +56,8 @@ pub struct Point {
     pub host_ns: Option<f64>,
     /// The same of each run.
     pub host_runs_ns: Vec<f64>,
+    /// Bytes that an item's result has, where they were counted.
+    pub bytes_out: Option<f64>,
     /// Times of single jobs, where they were measured: HDR's format in base64.
     pub latencies: Option<String>,
     /// The id of the record.

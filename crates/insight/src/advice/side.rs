@@ -128,6 +128,20 @@ impl Side {
         self.points.iter().map(|point| point.id.clone()).collect()
     }
 
+    /// Bytes of the results of a job: an item's lie on the line between those of the next smaller and the next larger items that were measured.
+    pub fn bytes_out(&self, load: &Load) -> Option<f64> {
+        let mut known: Vec<(u64, f64)> = self
+            .points
+            .iter()
+            .filter_map(|point| Some((point.load.size, point.bytes_out?)))
+            .collect();
+        known.sort_unstable_by_key(|(size, _)| *size);
+        let &(below, few) = known.iter().rfind(|(size, _)| *size <= load.size)?;
+        let &(above, many) = known.iter().find(|(size, _)| *size >= load.size)?;
+        let share = (load.size - below) as f64 / (above - below).max(1) as f64;
+        Some(load.batch as f64 * (few + share * (many - few)))
+    }
+
     /// The most jobs in flight, and the threads with which they were, that were measured.
     pub fn deepest(&self) -> (u64, u64) {
         let loads = self.points.iter().map(|point| point.load);
@@ -277,6 +291,8 @@ fn point(record: &Record, executor: Executor) -> Result<Point, Refusal> {
     check_latency(record, &load, job_ns)?;
     let host_runs_ns = host_runs(record, &load, job_ns)?;
     let latencies = record.samples.get("latency_ns");
+    let counted = |name: &str| record.counts.get(name).map(|&count| count as f64);
+    let items = counted("items").filter(|&items| items > 0.0);
     Ok(Point {
         load,
         job_ns,
@@ -290,6 +306,9 @@ fn point(record: &Record, executor: Executor) -> Result<Point, Refusal> {
             .unwrap_or(u64::MAX),
         host_ns: median(&host_runs_ns),
         host_runs_ns,
+        bytes_out: counted("bytes_out")
+            .zip(items)
+            .map(|(bytes, items)| bytes / items),
         latencies: latencies.and_then(|samples| samples.hdr.clone()),
         id: record.id.clone(),
     })

@@ -38,7 +38,7 @@ pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
         words.extend(runs(args, args.repeat.div_ceil(PASSES)));
         words.push("--host-cpu".to_owned());
         // Only a replay needs the times of single jobs.
-        if args.goal == Wanted::Slo {
+        if args.goal.replays() {
             words.push("--latency".to_owned());
         }
         records.extend(replay::again(&words)?);
