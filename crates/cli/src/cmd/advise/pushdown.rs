@@ -19,6 +19,9 @@ const MEASURED: [f64; 2] = [0.001, 0.5];
 const HELD: [f64; 6] = [0.003, 0.01, 0.03, 0.1, 0.2, 0.4];
 /// Values of the axis.
 const GRID: usize = 40;
+/// The assumptions that the bounds rest on.
+const ASSUMES: &str = "scan and link may overlap or not: the bounds are the longer one and their sum; \
+    they are not calibrated: no share of measurements is promised to lie between them, and --verify counts how many do";
 
 /// One scheme at one selectivity.
 #[derive(Clone, Debug)]
@@ -277,11 +280,7 @@ impl Known {
         for (name, text) in [
             ("verdict", said.to_owned()),
             ("sha256", hash.to_owned()),
-            (
-                "assumes",
-                "scan and link may overlap or not: the bounds are the longer one and their sum"
-                    .to_owned(),
-            ),
+            ("assumes", ASSUMES.to_owned()),
             ("would_prove_it_wrong", command(args)),
         ] {
             record.findings.insert(name.to_owned(), text);
@@ -344,7 +343,7 @@ fn text(known: &Known, args: &Args, said: &str, hash: &str, score: Option<&Score
     }
     let gbps = args.link.unwrap_or(0.0) / 1e9;
     let mut text = format!(
-        "predicates of lineitem at the storage, {gbps} Gbit/s: {said}\n\n{}\nwould prove it wrong (sha256 {hash}):\n  {}\n",
+        "predicates of lineitem at the storage, {gbps} Gbit/s: {said}\n\n{}\nassumes: {ASSUMES}\nwould prove it wrong (sha256 {hash}):\n  {}\n",
         table.to_text(),
         command(args)
     );
