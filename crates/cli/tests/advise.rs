@@ -214,7 +214,7 @@ fn wrong_usage_says_what_is_missing() {
     fs::write(&hostile, "share = 7\noffloads_per_s = 1\ncores = 1\ndesign = \"sync\"\nbatch = 1\nsizes = [[64, 1.0]]\n").expect("written");
     let hostile = hostile.to_str().expect("a name");
     let measured = ["--operator", "crc32c", "--device", "pool/1"];
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&[], "--operator"),
         (&["--operator", "crc32c"], "--device"),
         (
@@ -241,6 +241,10 @@ fn wrong_usage_says_what_is_missing() {
         (
             &[&measured[..], &["--link", "1G", "--verify"]].concat(),
             "--link",
+        ),
+        (
+            &[&measured[..], &["--goal", "split", "--verify"]].concat(),
+            "both sides at once",
         ),
     ];
     for (flags, said) in cases {
@@ -291,4 +295,69 @@ fn a_prediction_shares_a_ratio_with_its_own_test_alone() {
             || shared.contains("same test alone"),
         "{shared}"
     );
+}
+
+/// The other goals of the known engine, each asked once.
+#[test]
+fn each_goal_of_a_known_engine_has_its_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = kept(
+        folder.path(),
+        &["--goal", "slo", "--rate", "1e4", "--limit", "1ms"],
+    );
+    let all = Reading::of_file(&file).expect("records").records;
+    let lines = all
+        .iter()
+        .filter(|line| line.record.evidence.kind() == "simulated");
+    let lines: Vec<String> = lines
+        .map(|it| serde_json::to_string(&it.record).expect("JSON"))
+        .collect();
+    fs::write(&file, lines.join("\n")).expect("written");
+    let profile = folder.path().join("profile.toml");
+    // 65,606 ns of software by offload.
+    fs::write(&profile, "share = 0.656\noffloads_per_s = 10000\ncores = 1\ndesign = \"sync\"\nbatch = 1\nsizes = [[65536, 1.0]]\n").expect("written");
+    let ask = |more: &[&str]| {
+        let file = file.to_str().expect("a name");
+        let words = [&["advise", file, "--host", HOST, "--format", "json"], more].concat();
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        advice(&records(&words)).clone()
+    };
+    let slo = ask(&[
+        "--goal", "slo", "--rate", "1e4", "--limit", "1ms", "--batch", "1",
+    ]);
+    assert!(
+        slo.findings["limit"].contains("the device meets it"),
+        "{:?}",
+        slo.findings
+    );
+    let split = ask(&["--goal", "split"]);
+    assert!(
+        split.findings["split"].contains("of 16 items"),
+        "{:?}",
+        split.findings
+    );
+    let profile = profile.to_str().expect("a name");
+    let application = ask(&[
+        "--goal",
+        "application",
+        "--profile",
+        profile,
+        "--batch",
+        "1",
+    ]);
+    assert_eq!(application.findings["verdict"], "move");
+    assert!(application.findings["capacity"].contains("the profile has 10000"));
+    // A millisecond of way for each of 64 in flight.
+    let far = [
+        "--goal",
+        "throughput",
+        "--link",
+        "25G",
+        "--round-trip",
+        "1ms",
+        "--batch",
+        "1",
+    ];
+    let here = ask(&far[..2]);
+    assert!(ask(&far).summary["gain"].median < here.summary["gain"].median);
 }

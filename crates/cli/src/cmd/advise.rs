@@ -108,7 +108,7 @@ pub struct Args {
     /// The purpose that the device is wanted for
     #[arg(long, help_heading = QUESTION, value_enum, default_value = "latency")]
     goal: Wanted,
-    /// Items of a job; of several that are measured, the first is advised on [default: 1, 16; of records what was measured at most sizes]
+    /// Items of a job; of several that are measured, the first is advised on [default: 1, 16; of records what was measured at most sizes; goal split: the most]
     #[arg(long, value_name = "COUNTS", help_heading = QUESTION, value_parser = args::counts)]
     batch: Option<List<u64>>,
     /// Jobs that arrive a second: for the goal slo, and for the cores that are freed
@@ -123,7 +123,7 @@ pub struct Args {
     /// A TOML file with currency, core_hour, device_hour, perhaps core_watts, device_watts: prices what --rate frees
     #[arg(long, value_name = "FILE", help_heading = QUESTION, requires = "rate")]
     price: Option<PathBuf>,
-    /// Bits a second of a link between host and device that the records do not have; goal pushdown: of the link
+    /// Bits a second, each way, of a link between host and device that the records do not have; goal pushdown: of the link
     #[arg(long, value_name = "RATE", help_heading = QUESTION, value_parser = args::rate)]
     link: Option<f64>,
     /// The round trip of that link
@@ -174,10 +174,17 @@ enum Wanted {
     Slo,
     /// The application of --profile is faster
     Application,
-    /// Both sides work on one job
+    /// Both sides work on one job, of which each gets some of the items
     Split,
     /// Predicates at the storage, below which selectivity
     Pushdown,
+}
+
+impl Wanted {
+    /// True if the times of single jobs are replayed.
+    fn replays(self) -> bool {
+        matches!(self, Self::Slo | Self::Application)
+    }
 }
 
 /// Refuses flags that the goal of a command line has no use for, and files that do not fit it.
@@ -205,7 +212,7 @@ fn cost(matches: &ArgMatches) -> Cost {
         };
     }
     // In a closed loop and again for the host's time, and for a replay once more for single jobs; checks in one mode, with both sides at each size.
-    let modes = if args.goal == Wanted::Slo { 3 } else { 2 };
+    let modes = if args.goal.replays() { 3 } else { 2 };
     let shapes = args.size.0.len() * args.batches().len();
     let tests = shapes * (1 + args.depth.0.len()) * modes;
     let held = if args.verify {
@@ -429,6 +436,11 @@ impl Args {
                 false => usage("--goal pushdown measures itself, and reads no files"),
             };
         }
+        if self.verify && self.goal == Wanted::Split {
+            return usage(
+                "--verify cannot measure both sides at once, which is what --goal split predicts; the printed commands check each part alone",
+            );
+        }
         if self.verify && self.link.is_some() {
             return usage("--verify cannot measure a link that is only said (--link)");
         }
@@ -485,8 +497,9 @@ impl Args {
             goal,
             batch: match (&self.batch, self.files.is_empty()) {
                 (Some(batches), _) => first(batches),
-                (None, true) => Some(1),
-                (None, false) => None,
+                // A split needs items to share out.
+                (None, true) if self.goal != Wanted::Split => Some(1),
+                (None, _) => None,
             },
             jobs_per_s: self.rate,
             transfer: self.link.map(|bits_per_s| (bits_per_s / 8.0, round_trip)),

@@ -41,7 +41,7 @@ pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
         words.extend(runs(args, args.repeat.div_ceil(PASSES)));
         words.push("--host-cpu".to_owned());
         // Only a replay needs the times of single jobs.
-        if args.goal == Wanted::Slo {
+        if args.goal.replays() {
             words.push("--latency".to_owned());
         }
         records.extend(replay::again(&words)?);
@@ -206,7 +206,7 @@ pub(super) fn figures(record: &Record, metric: Metric, batch: u64) -> Vec<f64> {
     let values = values.into_iter().flatten().copied();
     let by_job = values.map(|value| match metric {
         Metric::Time => batch as f64 * 1e9 / value,
-        Metric::HostTime => (value * batch as f64).max(1.0),
+        Metric::HostTime => value * batch as f64,
         Metric::P99 => value,
     });
     by_job.collect()

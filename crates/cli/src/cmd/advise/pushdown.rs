@@ -22,6 +22,9 @@ const MEASURED: [f64; 2] = [0.001, 0.5];
 const HELD: [f64; 6] = [0.003, 0.01, 0.03, 0.1, 0.2, 0.4];
 /// Values of the axis.
 const GRID: usize = 40;
+/// The assumptions that the bounds rest on.
+const ASSUMES: &str = "scan and link may overlap or not: the bounds are the longer one and their sum; \
+    they are not calibrated: no share of measurements is promised to lie between them, and --verify counts how many do";
 
 /// One scheme at one selectivity.
 #[derive(Clone, Debug)]
@@ -305,10 +308,7 @@ impl Known {
 
     /// Assumptions, and remarks on the records that it rests on.
     fn assumptions(&self) -> String {
-        let mut said = vec![
-            "scan and link may overlap or not: the bounds are the longer one and their sum"
-                .to_owned(),
-        ];
+        let mut said = vec![ASSUMES.to_owned()];
         let records = self.runs().map(|ran| &ran.record);
         let disturbed = records.filter(|it| it.stability.as_ref().is_some_and(|it| it.disturbed));
         said.extend(disturbed.map(|it| format!("record {} was disturbed by other work", it.id)));

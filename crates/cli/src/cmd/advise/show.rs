@@ -45,6 +45,8 @@ pub(super) fn text(answer: &Answer<'_>, score: Option<&Score>, record: &Record) 
         ("split", "split"),
         ("cores freed", "cores_freed"),
         ("price", "price"),
+        ("limit", "limit"),
+        ("capacity", "capacity"),
         ("rates", "rate_threshold"),
         ("setting", "knob"),
         ("assumes", "assumes"),
@@ -108,10 +110,14 @@ fn sizes(advice: &Advice) -> Table {
         Goal::Slo { .. } => "p99",
         _ => "time a job",
     };
+    let device = match advice.goal {
+        Goal::Split => "both",
+        _ => "device",
+    };
     let mut table = Table::new([
         Column::right("size"),
         Column::right(format!("host, {of}")),
-        Column::right(format!("device, {of}")),
+        Column::right(format!("{device}, {of}")),
         Column::right("gain"),
         Column::right("90 % interval"),
         Column::left("advice"),

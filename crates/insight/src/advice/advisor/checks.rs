@@ -42,7 +42,15 @@ pub(super) fn of(plan: &Planned<'_>, batch: u64, measured: &[u64]) -> Vec<Check>
     let mut checks = Vec::new();
     for &size in &sizes {
         let metric = plan.question.goal.metric();
-        let loads = [plan.load(0, batch, size), plan.load(1, batch, size)];
+        let mut loads = [plan.load(0, batch, size), plan.load(1, batch, size)];
+        // Of a split the parts are checked, each alone.
+        let is_split = plan.question.goal == Goal::Split;
+        if is_split {
+            let Ok(split) = plan.split(&loads[0]) else {
+                continue;
+            };
+            loads = split.parts(loads);
+        }
         let of_queue = |host_load: Load, device_load: Load| {
             let at = plan.at(batch, size).ok()?;
             let (host, device) = match metric {
@@ -53,7 +61,7 @@ pub(super) fn of(plan: &Planned<'_>, batch: u64, measured: &[u64]) -> Vec<Check>
                 _ => (at.host_ns, at.device_ns),
             };
             let gain = match &plan.question.goal {
-                Goal::Slo { .. } => at.gain,
+                Goal::Slo { .. } | Goal::Split => at.gain,
                 _ => host.over(&device),
             };
             Some(Check {
@@ -68,7 +76,7 @@ pub(super) fn of(plan: &Planned<'_>, batch: u64, measured: &[u64]) -> Vec<Check>
         };
         checks.extend(of_queue(loads[0], loads[1]));
         let between = between_depths(plan, loads[1].in_flight());
-        if let (Metric::Time, Some(depth)) = (metric, between) {
+        if let (Metric::Time, Some(depth), false) = (metric, between, is_split) {
             let device_load = Load {
                 depth,
                 threads: 1,
