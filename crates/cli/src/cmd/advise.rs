@@ -153,7 +153,7 @@ pub struct Args {
     /// Goal pushdown: TPC-H's scale factor
     #[arg(long, value_name = "REAL", help_heading = RUNS, default_value_t = 0.1)]
     sf: f64,
-    /// Seed of inputs and schedules
+    /// Seed of inputs and schedules; goal pushdown's data is always the same
     #[arg(long, value_name = "NUMBER", help_heading = RUNS, default_value = "1")]
     seed: u64,
     /// Append records to this file, in a folder that is there: what was measured, what is predicted, the advice
