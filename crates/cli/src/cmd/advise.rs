@@ -672,19 +672,14 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     /// An example that does not parse is none.
     #[test]
     fn the_help_s_examples_are_command_lines() {
-        #[derive(clap::Parser)]
-        struct Alone {
-            #[command(flatten)]
-            args: Args,
-        }
-        let help = Alone::command().get_after_help().expect("help").to_string();
+        let command = crate::command();
+        let own = command.find_subcommand("advise").expect("the verb");
+        let help = own.get_after_help().expect("examples").to_string();
         let examples = help
             .lines()
             .filter_map(|line| line.trim().strip_prefix("dpb "));

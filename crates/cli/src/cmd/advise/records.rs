@@ -105,7 +105,7 @@ pub(super) fn advice(
     let operator = measure::operator(advisor);
     let mut record = Record::new("advise", evidence(advisor), args.seed)
         .with("operator", operator.as_str())
-        .with("parameters", crate::spec::written(&answer.of[0]))
+        .with("parameters", args.parameters.as_str())
         .with("host", advisor.host.backend.as_str())
         .with("device", advisor.device.backend.as_str())
         .with("goal", advice.goal.name())
