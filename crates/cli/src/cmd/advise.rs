@@ -1,25 +1,24 @@
 //! `dpb advise`: what to move to a device, from which size on, and what it brings; and whether that came true.
 
+mod answer;
 mod measure;
 mod pushdown;
 mod records;
 mod show;
+mod unused;
 mod verify;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::parser::ValueSource;
 use clap::{ArgMatches, ValueEnum};
 use dpb_core::Executor;
 use dpb_core::measure::comparison::Better;
 use dpb_core::measure::{Durability, Reading, Record, Store};
-use dpb_insight::advice::advisor::{self, Prediction};
-use dpb_insight::advice::{
-    Advice, Advisor, Goal, Prices, Profile, Question, Refusal, Score, Side, side,
-};
+use dpb_insight::advice::{Advisor, Goal, Prices, Profile, Question, Refusal, Score, Side, side};
 
+use self::answer::Answer;
 use crate::Globals;
 use crate::args::{self, List};
 use crate::exit::Failure;
@@ -190,7 +189,7 @@ impl Wanted {
 /// Refuses flags that the goal of a command line has no use for, and files that do not fit it.
 fn check(matches: &ArgMatches, globals: &Globals) -> Result<(), Failure> {
     let args: Args = flags(matches)?;
-    args.refuse_unused(matches)?;
+    unused::refuse(&args, matches)?;
     args.check(globals)
 }
 
@@ -263,68 +262,6 @@ pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
     kept.keep(record)
 }
 
-/// Advice, its predictions, and the commands that would prove it wrong.
-struct Answer<'a> {
-    args: &'a Args,
-    advisor: Advisor,
-    advice: Advice,
-    /// A record of the host and one of the device: checks are their tests with other loads.
-    of: [Record; 2],
-    predictions: Vec<Prediction>,
-    /// The hash of the predictions' lines.
-    hash: String,
-    commands: Vec<measure::Command>,
-}
-
-impl<'a> Answer<'a> {
-    fn new(
-        args: &'a Args,
-        advisor: Advisor,
-        advice: Advice,
-        of: [Record; 2],
-        globals: &Globals,
-    ) -> Result<Self, Failure> {
-        let predictions = advisor.predictions(&advice);
-        let lines = predictions.iter().map(|one| one.line.as_str());
-        Ok(Self {
-            hash: advisor::frozen(lines),
-            commands: measure::commands(args, &advice, &predictions, &of, globals)?,
-            args,
-            advisor,
-            advice,
-            of,
-            predictions,
-        })
-    }
-
-    /// The host, or the device.
-    fn side(&self, of_device: bool) -> &Side {
-        match of_device {
-            true => &self.advisor.device,
-            false => &self.advisor.host,
-        }
-    }
-
-    /// A side's backend; with its machine where there are two.
-    fn name(&self, of_device: bool) -> String {
-        let side = self.side(of_device);
-        match self.advisor.host.machine == self.advisor.device.machine {
-            true => side.backend.clone(),
-            false => format!("{} on {}", side.backend, side.machine),
-        }
-    }
-
-    /// The commands as a person runs them, each with its machine.
-    fn command_lines(&self) -> Vec<String> {
-        let lines = self.commands.iter().map(|command| {
-            let words: Vec<String> = command.words.iter().map(|word| quoted(word)).collect();
-            let machine = &self.side(command.of_device).machine;
-            format!("dpb {}  # on {machine}", words.join(" "))
-        });
-        lines.collect()
-    }
-}
-
 /// Records as they come: kept in the file, printed as JSON lines.
 struct Kept {
     store: Option<Store>,
@@ -373,54 +310,6 @@ fn prices(args: &Args) -> Result<Option<Prices>, Failure> {
 }
 
 impl Args {
-    /// Refuses flags that were given and change nothing.
-    fn refuse_unused(&self, matches: &ArgMatches) -> Result<(), Failure> {
-        let is_pushdown = self.goal == Wanted::Pushdown;
-        let has_files = !self.files.is_empty();
-        // A box gives each of its tests a seed.
-        let unused: [(bool, &[&str], &str); 4] = [
-            (
-                is_pushdown,
-                &[
-                    "operator",
-                    "parameters",
-                    "host",
-                    "device",
-                    "batch",
-                    "rate",
-                    "price",
-                    "round_trip",
-                    "size",
-                    "depth",
-                    "threads",
-                    "seconds",
-                    "warm_up",
-                ],
-                "is of no use to --goal pushdown",
-            ),
-            (!is_pushdown, &["sf"], "is of --goal pushdown alone"),
-            (
-                self.goal != Wanted::Slo,
-                &["limit"],
-                "is of --goal slo alone",
-            ),
-            (
-                has_files,
-                &["size", "depth", "threads", "seed"],
-                "is of what is measured, and the files have that already",
-            ),
-        ];
-        for (is_unused, names, why) in unused {
-            let is_given =
-                |name: &&&str| matches.value_source(name) == Some(ValueSource::CommandLine);
-            if let Some(name) = names.iter().find(is_given).filter(|_| is_unused) {
-                let flag = name.replace('_', "-");
-                return Err(Failure::usage(format!("--{flag} {why}")));
-            }
-        }
-        Ok(())
-    }
-
     fn check(&self, globals: &Globals) -> Result<(), Failure> {
         let usage = |text: &str| Err(Failure::usage(text));
         if self.goal == Wanted::Slo && (self.rate.is_none() || self.limit.is_none()) {
@@ -659,41 +548,4 @@ fn score_line(score: &Score) -> String {
         percent(rules[1]),
         percent(rules[2]),
     )
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,/:+@".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An example that does not parse is none.
-    #[test]
-    fn the_help_s_examples_are_command_lines() {
-        let command = crate::command();
-        let own = command.find_subcommand("advise").expect("the verb");
-        let help = own.get_after_help().expect("examples").to_string();
-        let examples = help
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("dpb "));
-        let mut seen = 0;
-        for example in examples {
-            let parsed = crate::command()
-                .try_get_matches_from(["dpb"].into_iter().chain(example.split_whitespace()));
-            let matches = parsed.unwrap_or_else(|why| panic!("{example}: {why}"));
-            let (_, flags) = matches.subcommand().expect("a verb");
-            let args: Args = crate::task::flags(flags).unwrap_or_else(|_| panic!("{example}"));
-            args.refuse_unused(flags)
-                .unwrap_or_else(|why| panic!("{example}: {}", why.message));
-            seen += 1;
-        }
-        assert!(seen >= 6, "{help}");
-    }
 }
