@@ -64,7 +64,8 @@ pub struct Predictor {
     fitted: Fitted,
     folds: Vec<Fold>,
     spread: f64,
-    resolution_ns: f64,
+    /// Points whose runs say no more than that they lie around zero: bytes of a job, and the longest run.
+    around_zero: Vec<(f64, f64)>,
     range: Range,
     shapes: Vec<(u64, u64)>,
     /// The median relative error on left-out points of either kind, the affine one first; `None` for one that could not predict them all.
@@ -130,8 +131,7 @@ impl Predictor {
     /// # Errors
     /// [`Silent`].
     pub fn new(points: &[Point], quantity: Quantity) -> Result<Self, Silent> {
-        let resolution_ns = resolution_ns(points, quantity);
-        let value = |point: &Point| value(point, quantity, resolution_ns);
+        let value = |point: &Point| value(point, quantity);
         let known: Vec<&Point> = points
             .iter()
             .filter(|point| value(point).is_some())
@@ -177,7 +177,10 @@ impl Predictor {
             fitted: Fitted::new(&known, kind, quantity, &value).ok_or(Silent::NoFit)?,
             folds,
             spread: spread(&known, quantity),
-            resolution_ns,
+            around_zero: match quantity {
+                Quantity::Time => Vec::new(),
+                Quantity::HostTime => known.iter().filter_map(|it| around_zero(it)).collect(),
+            },
             range: Range::of(&all).ok_or(Silent::NoFit)?,
             shapes: shapes.into_iter().collect(),
             errors: errors.map(|error| error.map(|(median, _)| median)),
@@ -230,6 +233,21 @@ impl Predictor {
         }
     }
 
+    /// The smallest difference that can be told at a load. Times are counted in nanoseconds. CPU time that lies around zero scatters by more the longer a
+    /// job is, so what is known of jobs up to the next larger one counts.
+    fn resolution_ns(&self, load: &Load) -> f64 {
+        let bytes = self
+            .shapes
+            .iter()
+            .map(|(items, size)| *items as f64 * *size as f64);
+        let larger = bytes.filter(|&bytes| bytes >= load.job_bytes());
+        let next = larger.fold(f64::INFINITY, f64::min);
+        let around_zero = self.around_zero.iter().filter(|(bytes, _)| *bytes <= next);
+        around_zero
+            .map(|(_, longest)| *longest)
+            .fold(RESOLUTION_NS, f64::max)
+    }
+
     /// The quantity at a load, with its interval.
     ///
     /// # Errors
@@ -249,9 +267,10 @@ impl Predictor {
             }
         }
         let estimate = jackknife_plus(value, &missed).widened(self.spread);
+        let resolution_ns = self.resolution_ns(load);
         Ok(Estimate {
-            low: (estimate.low - self.resolution_ns).max(0.0),
-            high: estimate.high + self.resolution_ns,
+            low: (estimate.low - resolution_ns).max(0.0),
+            high: estimate.high + resolution_ns,
             ..estimate
         })
     }
@@ -301,24 +320,21 @@ impl Fitted {
 }
 
 /// A point's value; nothing below what can be told.
-fn value(point: &Point, quantity: Quantity, resolution_ns: f64) -> Option<f64> {
+fn value(point: &Point, quantity: Quantity) -> Option<f64> {
     match quantity {
         Quantity::Time => Some(point.job_ns),
-        Quantity::HostTime => point.host_ns.map(|ns| ns.max(resolution_ns)),
+        Quantity::HostTime => {
+            let least = around_zero(point).map_or(RESOLUTION_NS, |(_, longest)| longest);
+            point.host_ns.map(|ns| ns.max(least))
+        }
     }
 }
 
-/// The smallest difference that can be told. Times are counted in nanoseconds. CPU time is a difference of two measured ones: where runs of a load lie on
-/// both sides of zero, or below it, nothing smaller than they are is known, whatever the load.
-fn resolution_ns(points: &[Point], quantity: Quantity) -> f64 {
-    let around_zero = points.iter().filter_map(|point| {
-        let (low, high) = match quantity {
-            Quantity::Time => return None,
-            Quantity::HostTime => ends(&point.host_runs_ns)?,
-        };
-        (low <= 0.0).then(|| high.max(-low))
-    });
-    around_zero.fold(RESOLUTION_NS, f64::max)
+/// Bytes of a point's job, and the longest of its runs of CPU time, where these reach to zero or below. CPU time is a difference of two measured ones: nothing
+/// smaller than such runs are is known.
+fn around_zero(point: &Point) -> Option<(f64, f64)> {
+    let (low, high) = ends(&point.host_runs_ns)?;
+    (low <= 0.0).then(|| (point.load.job_bytes(), high.max(-low).max(RESOLUTION_NS)))
 }
 
 /// The median relative error and the mean squared one of left-out points; `None` if one could not be predicted.

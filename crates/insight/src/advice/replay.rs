@@ -38,7 +38,7 @@ pub struct Replay {
     pub seed: u64,
 }
 
-/// A link to the lanes and back that all jobs share, for a job of each kind.
+/// A link to the lanes and back, one queue in each direction: what a job needs of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Transfer {
     /// The time that a job occupies it, in nanoseconds.

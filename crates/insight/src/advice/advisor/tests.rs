@@ -748,6 +748,13 @@ fn host_time_below_zero_is_refused_and_around_it_is_open() {
     let advice = cores(&noisy).expect("advice");
     let [first, last] = [advice.at[0], advice.at[advice.at.len() - 1]];
     assert_eq!(Verdict::of(&first.gain), Verdict::TooClose, "{first:?}");
+    // What is not known of large jobs is known of small ones.
+    let large = |at: usize, first: f64| match SIZES[at / DEPTHS.len() % SIZES.len()] {
+        262_144 => (-3..=3).map(|run| f64::from(run) * 1000.0).collect(),
+        _ => vec![first; 7],
+    };
+    let small = cores(&large).expect("advice").at[0];
+    assert!(small.device_ns.high < 1000.0, "{small:?}");
     assert_eq!(Verdict::of(&last.gain), Verdict::Move, "{last:?}");
     assert!(
         last.gain.high.is_infinite() && last.gain.low < 1000.0,
