@@ -10,12 +10,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::parser::ValueSource;
 use clap::{ArgMatches, ValueEnum};
 use dpb_core::Executor;
 use dpb_core::measure::comparison::Better;
 use dpb_core::measure::{Durability, Reading, Record, Store};
+use dpb_insight::advice::advisor::{self, Prediction};
 use dpb_insight::advice::{
-    Advice, Advisor, Goal, Prices, Profile, Question, Refusal, Score, Side, advisor, side,
+    Advice, Advisor, Goal, Prices, Profile, Question, Refusal, Score, Side, side,
 };
 
 use crate::Globals;
@@ -79,12 +81,12 @@ const FIGURES: &str = "Output";
 #[command(
     after_help = "With files of records (`dpb op … --out`), nothing is measured: one file has both sides, two files the host's and the device's. Without files both \
                   sides are measured first. --verify measures points that were held out, and scores the predictions, which are written and hashed before.\n\
-                  Emulated, published and failed tests carry no advice.\n\
+                  Emulated, published and failed tests carry no advice. Predictions in a file, as --out writes them, are left out.\n\
                   Examples:\n  dpb advise --operator deflate --device pool/1\n  \
                   dpb advise --operator crc32c --device pool/2 --goal throughput --verify\n  \
                   dpb advise host.jsonl dpu.jsonl --operator sha256 --link 25G --round-trip 3us\n  \
                   dpb advise records.jsonl --device dpdk/compress_isal --goal slo --rate 5e4 --limit 200us\n  \
-                  dpb advise records.jsonl --goal application --profile service.toml --price prices.toml\n  \
+                  dpb advise records.jsonl --goal application --profile service.toml --rate 1e4 --price prices.toml\n  \
                   dpb advise --goal pushdown --link 2.5G --verify"
 )]
 pub struct Args {
@@ -151,7 +153,7 @@ pub struct Args {
     /// Goal pushdown: TPC-H's scale factor
     #[arg(long, value_name = "REAL", help_heading = RUNS, default_value_t = 0.1)]
     sf: f64,
-    /// Seed of inputs and schedules
+    /// Seed of inputs and schedules; goal pushdown's data is always the same
     #[arg(long, value_name = "NUMBER", help_heading = RUNS, default_value = "1")]
     seed: u64,
     /// Append records to this file, in a folder that is there: what was measured, what is predicted, the advice
@@ -185,9 +187,10 @@ impl Wanted {
     }
 }
 
-/// Refuses files that do not fit the goal of a command line.
+/// Refuses flags that the goal of a command line has no use for, and files that do not fit it.
 fn check(matches: &ArgMatches, globals: &Globals) -> Result<(), Failure> {
     let args: Args = flags(matches)?;
+    args.refuse_unused(matches)?;
     args.check(globals)
 }
 
@@ -229,44 +232,97 @@ fn cost(matches: &ArgMatches) -> Cost {
 
 /// Advises, and with --verify measures whether it came true.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
-    args.check(globals)?;
     let mut kept = Kept::new(&args, globals)?;
     if args.goal == Wanted::Pushdown {
         return pushdown::run(&args, &mut kept, globals);
     }
-    let (host, device) = args.sides(&mut kept)?;
+    let (sides, of) = args.sides(&mut kept)?;
+    let [host, device] = sides;
     let advisor = Advisor::new(host, device).map_err(refused)?;
     let question = args.question()?;
     let advice = advisor.advise(&question).map_err(refused)?;
-    let hash = advisor::frozen(
-        [&advisor.host.backend, &advisor.device.backend],
-        &advice.checks,
-    );
-    for record in records::predicted(&args, &advisor, &advice, &hash) {
+    let answer = Answer::new(&args, advisor, advice, of, globals)?;
+    for record in records::predicted(&answer) {
         kept.keep(record)?;
     }
     if args.verify {
         output::note(&format!(
-            "predictions, before they are measured: sha256 {hash}"
+            "predictions, before they are measured: sha256 {}",
+            answer.hash
         ));
     }
     let score = match args.verify {
-        true => Some(verify::score(&args, &advisor, &advice, &mut kept)?),
+        true => Some(verify::score(&answer, &mut kept)?),
         false => None,
     };
-    let record = records::advice(
-        &args,
-        &advisor,
-        &advice,
-        &hash,
-        score.as_ref(),
-        prices(&args)?.as_ref(),
-    );
+    let record = records::advice(&answer, score.as_ref(), prices(&args)?.as_ref());
     if globals.format() != Format::Json {
-        let text = show::text(&args, &advisor, &advice, &hash, score.as_ref(), &record);
+        let text = show::text(&answer, score.as_ref(), &record);
         output::print(&text)?;
     }
     kept.keep(record)
+}
+
+/// Advice, its predictions, and the commands that would prove it wrong.
+struct Answer<'a> {
+    args: &'a Args,
+    advisor: Advisor,
+    advice: Advice,
+    /// A record of the host and one of the device: checks are their tests with other loads.
+    of: [Record; 2],
+    predictions: Vec<Prediction>,
+    /// The hash of the predictions' lines.
+    hash: String,
+    commands: Vec<measure::Command>,
+}
+
+impl<'a> Answer<'a> {
+    fn new(
+        args: &'a Args,
+        advisor: Advisor,
+        advice: Advice,
+        of: [Record; 2],
+        globals: &Globals,
+    ) -> Result<Self, Failure> {
+        let predictions = advisor.predictions(&advice);
+        let lines = predictions.iter().map(|one| one.line.as_str());
+        Ok(Self {
+            hash: advisor::frozen(lines),
+            commands: measure::commands(args, &advice, &predictions, &of, globals)?,
+            args,
+            advisor,
+            advice,
+            of,
+            predictions,
+        })
+    }
+
+    /// The host, or the device.
+    fn side(&self, of_device: bool) -> &Side {
+        match of_device {
+            true => &self.advisor.device,
+            false => &self.advisor.host,
+        }
+    }
+
+    /// A side's backend; with its machine where there are two.
+    fn name(&self, of_device: bool) -> String {
+        let side = self.side(of_device);
+        match self.advisor.host.machine == self.advisor.device.machine {
+            true => side.backend.clone(),
+            false => format!("{} on {}", side.backend, side.machine),
+        }
+    }
+
+    /// The commands as a person runs them, each with its machine.
+    fn command_lines(&self) -> Vec<String> {
+        let lines = self.commands.iter().map(|command| {
+            let words: Vec<String> = command.words.iter().map(|word| quoted(word)).collect();
+            let machine = &self.side(command.of_device).machine;
+            format!("dpb {}  # on {machine}", words.join(" "))
+        });
+        lines.collect()
+    }
 }
 
 /// Records as they come: kept in the file, printed as JSON lines.
@@ -317,6 +373,54 @@ fn prices(args: &Args) -> Result<Option<Prices>, Failure> {
 }
 
 impl Args {
+    /// Refuses flags that were given and change nothing.
+    fn refuse_unused(&self, matches: &ArgMatches) -> Result<(), Failure> {
+        let is_pushdown = self.goal == Wanted::Pushdown;
+        let has_files = !self.files.is_empty();
+        // A box gives each of its tests a seed.
+        let unused: [(bool, &[&str], &str); 4] = [
+            (
+                is_pushdown,
+                &[
+                    "operator",
+                    "parameters",
+                    "host",
+                    "device",
+                    "batch",
+                    "rate",
+                    "price",
+                    "round_trip",
+                    "size",
+                    "depth",
+                    "threads",
+                    "seconds",
+                    "warm_up",
+                ],
+                "is of no use to --goal pushdown",
+            ),
+            (!is_pushdown, &["sf"], "is of --goal pushdown alone"),
+            (
+                self.goal != Wanted::Slo,
+                &["limit"],
+                "is of --goal slo alone",
+            ),
+            (
+                has_files,
+                &["size", "depth", "threads", "seed"],
+                "is of what is measured, and the files have that already",
+            ),
+        ];
+        for (is_unused, names, why) in unused {
+            let is_given =
+                |name: &&&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+            if let Some(name) = names.iter().find(is_given).filter(|_| is_unused) {
+                let flag = name.replace('_', "-");
+                return Err(Failure::usage(format!("--{flag} {why}")));
+            }
+        }
+        Ok(())
+    }
+
     fn check(&self, globals: &Globals) -> Result<(), Failure> {
         let usage = |text: &str| Err(Failure::usage(text));
         if self.goal == Wanted::Slo && (self.rate.is_none() || self.limit.is_none()) {
@@ -402,8 +506,8 @@ impl Args {
         })
     }
 
-    /// Both sides: read, or measured.
-    fn sides(&self, kept: &mut Kept) -> Result<(Side, Side), Failure> {
+    /// Both sides, read or measured, and a record of each.
+    fn sides(&self, kept: &mut Kept) -> Result<([Side; 2], [Record; 2]), Failure> {
         let (of_host, of_device) = match &self.files[..] {
             [] => {
                 let device = self.device.clone().unwrap_or_default();
@@ -426,11 +530,18 @@ impl Args {
             None => self.only_device(&of_device, &operator)?,
         };
         let device = self.of(&of_device, &operator, &name);
-        let side = |records: &[&Record], name: &str| {
+        let side = |records: &[&Record], name: &str| -> Result<(Side, Record), Failure> {
             let side = Side::of(records);
-            side.map_err(|why| Failure::check(format!("no advice about {name}: {why}")))
+            let side =
+                side.map_err(|why| Failure::check(format!("no advice about {name}: {why}")))?;
+            let mut first = records.iter().filter(|it| it.id == side.points[0].id);
+            let first = first.next().copied();
+            let first = first.expect("a side's points are of its records").clone();
+            Ok((side, first))
         };
-        Ok((side(&host, &self.host)?, side(&device, &name)?))
+        let (host, of_host) = side(&host, &self.host)?;
+        let (device, of_device) = side(&device, &name)?;
+        Ok(([host, device], [of_host, of_device]))
     }
 
     /// The records of a backend.
@@ -490,10 +601,9 @@ impl Args {
             .filter(|name| *name != self.host || self.files.len() == 2)
             .collect();
         let is_device = |name: &&String| {
-            let first = self.of(records, operator, name);
-            let made_of = first
-                .first()
-                .and_then(|record| record.provenance.made_of.as_ref());
+            let own = self.of(records, operator, name);
+            let mut own = own.iter().filter_map(|it| it.provenance.made_of.as_ref());
+            let made_of = own.next();
             made_of.is_some_and(|it| matches!(it.executor, Executor::Device | Executor::Model))
         };
         let devices: Vec<&String> = others.iter().filter(is_device).collect();
@@ -551,28 +661,39 @@ fn score_line(score: &Score) -> String {
     )
 }
 
-/// The advice's own checks that a person can run, as a command line.
-fn command_of(args: &Args, advisor: &Advisor, advice: &Advice) -> Vec<String> {
-    measure::commands(args, advisor, advice)
-        .into_iter()
-        .map(|words| {
-            format!(
-                "dpb {}",
-                words
-                    .iter()
-                    .map(|word| quoted(word))
-                    .collect::<Vec<_>>()
-                    .join(" ")
-            )
-        })
-        .collect()
-}
-
 /// A word as a shell takes it.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,/:+@".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An example that does not parse is none.
+    #[test]
+    fn the_help_s_examples_are_command_lines() {
+        let command = crate::command();
+        let own = command.find_subcommand("advise").expect("the verb");
+        let help = own.get_after_help().expect("examples").to_string();
+        let examples = help
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("dpb "));
+        let mut seen = 0;
+        for example in examples {
+            let parsed = crate::command()
+                .try_get_matches_from(["dpb"].into_iter().chain(example.split_whitespace()));
+            let matches = parsed.unwrap_or_else(|why| panic!("{example}: {why}"));
+            let (_, flags) = matches.subcommand().expect("a verb");
+            let args: Args = crate::task::flags(flags).unwrap_or_else(|_| panic!("{example}"));
+            args.refuse_unused(flags)
+                .unwrap_or_else(|why| panic!("{example}: {}", why.message));
+            seen += 1;
+        }
+        assert!(seen >= 6, "{help}");
     }
 }

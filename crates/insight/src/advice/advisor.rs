@@ -13,7 +13,7 @@ use super::load::Load;
 use super::predictor::{Predictor, Quantity};
 use super::service::Bound;
 use super::side::{Refusal, Side};
-pub use checks::{Check, frozen, hash_of};
+pub use checks::{Check, Prediction, frozen, hash_of};
 
 /// Values of the axis of sizes, besides those that were measured.
 const GRID: usize = 96;
@@ -146,7 +146,7 @@ impl Advisor {
     /// Fits both sides.
     ///
     /// # Errors
-    /// [`Refusal`]: sides of different work, the same side twice, too few points.
+    /// [`Refusal`]: sides of different work, the same side twice, one machine in two states, too few points.
     pub fn new(host: Side, device: Side) -> Result<Self, Refusal> {
         if host.work != device.work {
             return Err(Refusal(format!(
@@ -158,6 +158,15 @@ impl Advisor {
             return Err(Refusal(format!(
                 "both sides are {} on one machine",
                 host.backend
+            )));
+        }
+        let states = host.state.iter().zip(&device.state);
+        if host.machine == device.machine
+            && let Some(((what, one), (_, other))) = states.into_iter().find(|(a, b)| a != b)
+        {
+            return Err(Refusal(format!(
+                "both sides are of {}, whose {what} was `{one}` for {} and `{other}` for {}",
+                host.machine, host.backend, device.backend
             )));
         }
         let fit = |side: &Side| {
@@ -299,7 +308,10 @@ struct Planned<'a> {
 impl<'a> Planned<'a> {
     fn new(advisor: &'a Advisor, question: &'a Question) -> Result<Self, Refusal> {
         let queues = match question.goal {
-            Goal::Throughput | Goal::Cores => [advisor.host.deepest(), advisor.device.deepest()],
+            // Tails are replayed through all lanes and all threads, and only so many jobs in flight keep them busy.
+            Goal::Throughput | Goal::Cores | Goal::Slo { .. } => {
+                [advisor.host.deepest(), advisor.device.deepest()]
+            }
             _ => [(1, 1), (1, 1)],
         };
         let cost = |side: &Side, (depth, threads): (u64, u64)| {
@@ -324,13 +336,11 @@ impl<'a> Planned<'a> {
                 ));
             }
         }
-        let deepest = [advisor.host.deepest(), advisor.device.deepest()];
-        let at = match question.goal {
-            Goal::Application(_) => queues,
-            _ => deepest,
-        };
         Ok(Self {
-            costs: [cost(&advisor.host, at[0]), cost(&advisor.device, at[1])],
+            costs: [
+                cost(&advisor.host, queues[0]),
+                cost(&advisor.device, queues[1]),
+            ],
             advisor,
             question,
             queues,
@@ -519,12 +529,15 @@ impl<'a> Planned<'a> {
                 );
             }
         }
-        if let Some(jobs_per_s) = self.question.jobs_per_s
-            && let (Ok(host), Ok(device)) = (
-                self.cost(0, &self.load(0, advice.batch, largest.size)),
-                self.cost(1, &load),
-            )
-        {
+        let costs = || {
+            let host = self.cost(0, &self.load(0, advice.batch, largest.size))?;
+            Ok::<_, Refusal>((host, self.cost(1, &load)?))
+        };
+        let costs = self.question.jobs_per_s.map(|rate| (rate, costs()));
+        if let Some((_, Err(why))) = &costs {
+            add("cores_freed", format!("not known: {why}"));
+        }
+        if let Some((jobs_per_s, Ok((host, device)))) = costs {
             // More than the device does stays where it is.
             let most = self.most_jobs_per_s(advice.batch, largest.size)?;
             let moved = most.min(&Estimate::exact(jobs_per_s));
@@ -652,20 +665,7 @@ impl Advice {
             let gain = self.at.first().map(|at| Verdict::of(&at.gain));
             return gain.unwrap_or(Verdict::TooClose).name().to_owned();
         }
-        match (self.decision.everywhere(), &self.threshold) {
-            (Some(verdict), _) => verdict.name().to_owned(),
-            (None, Threshold::From(place)) => {
-                format!("move from {:.0} B on", place.at)
-            }
-            (None, Threshold::UpTo(place)) => format!("move up to {:.0} B", place.at),
-            (None, _) => {
-                let stretches = self.decision.stretches();
-                let said = stretches.iter().map(|(from, to, verdict)| {
-                    format!("{from:.0} to {to:.0} B: {}", verdict.name())
-                });
-                said.collect::<Vec<_>>().join("; ")
-            }
-        }
+        self.decision.said(|size| format!("{size:.0} B"))
     }
 }
 

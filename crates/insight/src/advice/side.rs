@@ -24,6 +24,8 @@ pub struct Side {
     pub backend: String,
     /// The machine: its label and its CPU.
     pub machine: String,
+    /// The state that the machine was in, and the program that measured: names and values.
+    pub state: Vec<(&'static str, String)>,
     /// Logical CPUs of the machine.
     pub cpus: u32,
     /// Who carries out its jobs.
@@ -55,20 +57,33 @@ fn refused<T>(record: &Record, why: impl std::fmt::Display) -> Result<T, Refusal
 }
 
 impl Side {
-    /// The side of these records, all of one backend.
+    /// The side of these records, all of one backend. Predictions among them, as a file that advice was written to has them, are left out with a note.
     ///
     /// # Errors
-    /// [`Refusal`]: a test that failed; figures that are emulated, published or predicted; several machines, states of one, operators or inputs;
+    /// [`Refusal`]: a test that failed; figures that are emulated or published; several machines, states of one, operators or inputs;
     /// times that are no times; units that do not fit each other.
     pub fn of(records: &[&Record]) -> Result<Self, Refusal> {
+        let is_predicted = |record: &&Record| record.evidence.kind() == "predicted";
+        let (predicted, records): (Vec<&Record>, Vec<&Record>) =
+            records.iter().copied().partition(is_predicted);
         let Some(first) = records.first() else {
-            return Err(Refusal("there are no records of this side".to_owned()));
+            return Err(Refusal(match predicted.len() {
+                0 => "there are no records of this side".to_owned(),
+                count => format!("its {count} records are predictions themselves"),
+            }));
         };
         let mut notes = Vec::new();
+        if !predicted.is_empty() {
+            notes.push(format!(
+                "{} predictions among the records of {} are left out",
+                predicted.len(),
+                text(first, "backend").unwrap_or_default()
+            ));
+        }
         let mut points = Vec::new();
         let executor = executor(first)?;
         let work = work(first);
-        for record in records {
+        for record in &records {
             evidence(record)?;
             alike(first, record)?;
             if self::executor(record)? != executor {
@@ -114,6 +129,7 @@ impl Side {
         Ok(Self {
             backend: text(first, "backend").unwrap_or_default(),
             machine: machine(first),
+            state: state(first).into(),
             cpus: first.provenance.cpus.max(1),
             executor,
             evidence: first.evidence.clone(),
@@ -200,20 +216,15 @@ const SWEPT: [&str; 8] = [
 
 /// Refuses a record that is not of the same backend, machine, state and work as the first.
 fn alike(first: &Record, record: &Record) -> Result<(), Refusal> {
-    let state = |record: &Record| {
-        let it = &record.provenance;
-        [
+    let of = |record: &Record| {
+        let own = [
             ("machine", machine(record)),
-            ("kernel", it.kernel.clone()),
-            ("CPU level", it.cpu_level.clone()),
-            ("CPUs", it.cpus.to_string()),
-            ("governor", it.governor.clone().unwrap_or_default()),
             ("evidence", record.evidence.kind().to_owned()),
             ("backend", text(record, "backend").unwrap_or_default()),
-            ("version of dpb", it.dpb_version.clone()),
-        ]
+        ];
+        own.into_iter().chain(state(record))
     };
-    for ((what, one), (_, other)) in state(first).into_iter().zip(state(record)) {
+    for ((what, one), (_, other)) in of(first).zip(of(record)) {
         if one != other {
             return refused(
                 record,
@@ -233,8 +244,20 @@ fn alike(first: &Record, record: &Record) -> Result<(), Refusal> {
     }
 }
 
-/// Everything but the load: operator, its parameters.
-fn work(record: &Record) -> Vec<(String, String)> {
+/// The state of a record's machine, and the program.
+fn state(record: &Record) -> [(&'static str, String); 5] {
+    let it = &record.provenance;
+    [
+        ("kernel", it.kernel.clone()),
+        ("CPU level", it.cpu_level.clone()),
+        ("CPUs", it.cpus.to_string()),
+        ("governor", it.governor.clone().unwrap_or_default()),
+        ("version of dpb", it.dpb_version.clone()),
+    ]
+}
+
+/// The work of a record: every parameter but the load and the backend, so operator, its parameters, input.
+pub fn work(record: &Record) -> Vec<(String, String)> {
     let parameters = record.parameters.iter();
     let fixed = parameters
         .filter(|(name, _)| !SWEPT.contains(&name.as_str()) && name.as_str() != "backend");
