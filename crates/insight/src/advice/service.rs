@@ -5,7 +5,7 @@ use super::least_squares::{self, Equation};
 use super::load::{Load, Point};
 
 /// Most numbers of lanes that are tried one by one.
-const LANES_MAX: u64 = 64;
+pub(super) const LANES_MAX: u64 = 64;
 /// Rounds in which points may change from one bound to another.
 const ROUNDS_MAX: usize = 12;
 /// The number of jobs of a segment for each that is in flight, by the harness, where memory allows.

@@ -7,7 +7,7 @@ use crate::advice::application::{Design, Profile};
 use crate::advice::interval::Estimate;
 use crate::advice::load::Load;
 use crate::advice::replay::{Circle, Replay, Services, Transfer};
-use crate::advice::service::Bound;
+use crate::advice::service::{Bound, LANES_MAX};
 
 /// Jobs of a replay, and its seeds.
 const REPLAYED: usize = 100_000;
@@ -199,8 +199,10 @@ impl Planned<'_> {
         match predictor.service() {
             Some(service) => match service.lanes {
                 Some(lanes) => exactly(lanes),
-                // No fewer lanes fit: all jobs of the deepest queue were served at once. Where lanes share something, that may have hidden them.
-                None if service.shared_byte_ns == 0.0 => at_least(depth.saturating_mul(threads)),
+                // None of the numbers that were tried fits: more were busy. Where lanes share something, that may have hidden them.
+                None if service.shared_byte_ns == 0.0 => {
+                    at_least(depth.saturating_mul(threads).min(LANES_MAX + 1))
+                }
                 None => at_least(1),
             },
             None => at_least(1),
