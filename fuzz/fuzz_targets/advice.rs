@@ -5,7 +5,8 @@
 
 use std::sync::LazyLock;
 
-use dpb_core::measure::{Check, Evidence, Reading, Record};
+use dpb_core::measure::latency::Latencies;
+use dpb_core::measure::{Check, Evidence, Reading, Record, Samples};
 use dpb_core::{Executor, Properties};
 use dpb_insight::advice::{
     Advice, Advisor, Estimate, Goal, Prices, Profile, Question, Side, Verdict, advisor, side,
@@ -40,12 +41,16 @@ fuzz_target!(init: dpb_fuzz::plant(seeds()), |bytes: &[u8]| {
             Goal::Latency
         }
     };
+    // One question an input: a limit's is replayed, which takes a while.
+    let picked = bytes.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
     if parted.is_none() {
-        if profile.is_ok() {
-            ask(&KNOWN, goal);
+        match profile.is_ok() {
+            true => ask(&KNOWN, goal, picked),
+            false => ask(&KNOWN, other_goal(picked), picked),
         }
         return;
     }
+    let goal = if picked % 2 == 0 { goal } else { other_goal(picked) };
     let records: Vec<Record> = Reading::of_bytes(&records[1..])
         .records
         .into_iter()
@@ -58,7 +63,7 @@ fuzz_target!(init: dpb_fuzz::plant(seeds()), |bytes: &[u8]| {
     if let (Some(host), Some(device)) = (one, other) {
         for (host, device) in [(host.clone(), device.clone()), (device, host)] {
             match Advisor::new(host, device) {
-                Ok(advisor) => ask(&advisor, goal.clone()),
+                Ok(advisor) => ask(&advisor, goal.clone(), picked),
                 Err(why) => assert!(!why.0.is_empty()),
             }
         }
@@ -95,12 +100,26 @@ fn check_profile(profile: &Profile) {
     assert!(profile.kernel_ns() > 0.0);
 }
 
-fn ask(advisor: &Advisor, goal: Goal) {
+/// A goal that needs no profile, by a number.
+fn other_goal(picked: u8) -> Goal {
+    match picked / 4 % 5 {
+        0 => Goal::Latency,
+        1 => Goal::Throughput,
+        2 => Goal::Cores,
+        3 => Goal::Split,
+        _ => Goal::Slo {
+            jobs_per_s: 10f64.powi(i32::from(picked % 10)),
+            limit_ns: 1e5,
+        },
+    }
+}
+
+fn ask(advisor: &Advisor, goal: Goal, picked: u8) {
     let question = Question {
         goal,
         batch: None,
         jobs_per_s: Some(1000.0),
-        transfer: None,
+        transfer: (picked / 2 % 2 == 1).then_some((1e8, 1e4)),
     };
     match advisor.advise(&question) {
         Ok(advice) => check(advisor, &advice),
@@ -124,8 +143,10 @@ fn check(advisor: &Advisor, advice: &Advice) {
         assert_eq!(check.verdict != Verdict::TooClose, is_clear);
     }
     assert!(!advice.verdict().is_empty());
-    let sides = [advisor.host.backend.as_str(), advisor.device.backend.as_str()];
-    assert_eq!(advisor::frozen(sides, &advice.checks).len(), 64);
+    let predictions = advisor.predictions(advice);
+    assert!(predictions.len() <= 2 * advice.checks.len());
+    let lines = predictions.iter().map(|one| one.line.as_str());
+    assert_eq!(advisor::frozen(lines).len(), 64);
 }
 
 /// Software whose bytes cost a nanosecond each, and an engine whose jobs cost 2000.
@@ -154,6 +175,15 @@ fn records() -> Vec<Record> {
             let items_per_s = batch as f64 * 1e9 / job_ns;
             record.sample("items_per_s", (0..7).map(|run| items_per_s * (1.0 + 0.01 * f64::from(run))).collect());
             record.sample("host_cpu_ns_per_item", vec![job_ns / batch as f64 / 2.0; 7]);
+            let mut times = Latencies::default();
+            (90..=110).for_each(|percent| times.record((job_ns * f64::from(percent) / 100.0) as u64));
+            let histogram = Samples {
+                values: Vec::new(),
+                hdr: Some(times.to_base64()),
+            };
+            record.samples.insert("latency_ns".to_owned(), histogram);
+            record.counts.insert("items".to_owned(), batch);
+            record.counts.insert("bytes_out".to_owned(), batch * size / 2);
             record.check = Some(Check {
                 against: "fuzz".to_owned(),
                 compared: 1,

@@ -328,7 +328,13 @@ fn run(families: Families, operators: Operators) -> ExitCode {
         Verb::Import(args) => cmd::import::run(args, globals),
         Verb::Compare(args) => cmd::compare::run(args, globals),
         Verb::Rank(args) => cmd::rank::run(args, globals),
-        Verb::Advise(args) => cmd::advise::run(args, globals),
+        // It looks at which flags were given, and these are known here.
+        Verb::Advise(args) => {
+            let checked = asked(&matches).map(|(task, flags)| (task.check)(flags, globals));
+            checked
+                .unwrap_or(Ok(()))
+                .and_then(|()| cmd::advise::run(args, globals))
+        }
         Verb::Ab(args) => cmd::ab::run(args, globals),
         Verb::Report(args) => cmd::report::run(args, globals),
         Verb::Schema(args) => cmd::schema::run(args, globals),

@@ -1,11 +1,16 @@
 //! `dpb advise`, the real program: a known engine, records, refusals, and whether what it says comes true.
 
+#[path = "advise/goals.rs"]
+mod goals;
+#[path = "advise/sides.rs"]
+mod sides;
 mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use dpb_core::measure::{Reading, Record};
+use dpb_insight::advice::advisor;
 use support::text;
 
 /// Software that is known: a job of one item takes 70 ns and a nanosecond a byte.
@@ -87,9 +92,32 @@ fn a_known_engine_is_found_and_predicted_to_the_nanosecond() {
     let after = &records[last + 1..records.len() - 1];
     assert!(!after.is_empty() && after.iter().all(|it| it.evidence.kind() == "simulated"));
     for &at in &predicted {
-        assert_eq!(records[at].findings["sha256"], advice.findings["sha256"]);
         assert!(records[at].provenance.command.len() > 2);
     }
+    assert_frozen(&records);
+}
+
+/// What was hashed can be hashed again, from the records alone.
+fn assert_frozen(records: &[Record]) {
+    let hash = &advice(records).findings["sha256"];
+    let lines = records.iter().filter_map(|it| {
+        let line = it.findings.get("frozen")?;
+        assert_eq!(it.evidence.kind(), "predicted");
+        assert_eq!(&it.findings["sha256"], hash, "{line}");
+        Some(line.as_str())
+    });
+    let lines: Vec<&str> = lines.collect();
+    assert!(!lines.is_empty());
+    assert_eq!(&advisor::frozen(lines), hash);
+}
+
+/// Records of the task that were predicted.
+fn predicted<'a>(records: &'a [Record], task: &'a str) -> impl Iterator<Item = &'a Record> {
+    let is_predicted = |it: &&Record| it.evidence.kind() == "predicted";
+    records
+        .iter()
+        .filter(is_predicted)
+        .filter(move |it| it.task == task)
 }
 
 /// Records of the known engine in a file.
@@ -106,16 +134,8 @@ fn records_make_the_same_advice_as_measuring() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = kept(folder.path(), &[]);
     let all = Reading::of_file(&file).expect("records").records;
-    let measured: Vec<Record> = all.into_iter().map(|line| line.record).collect();
-    let first = advice(&measured).clone();
-    // Without what was predicted, which carries no advice.
-    let lines = measured
-        .iter()
-        .filter(|it| it.evidence.kind() != "predicted");
-    let lines: Vec<String> = lines
-        .map(|it| serde_json::to_string(it).expect("JSON"))
-        .collect();
-    fs::write(&file, lines.join("\n")).expect("written");
+    let all: Vec<Record> = all.into_iter().map(|line| line.record).collect();
+    let first = advice(&all).clone();
     let words = [
         "advise",
         file.to_str().expect("a name"),
@@ -134,6 +154,12 @@ fn records_make_the_same_advice_as_measuring() {
             "{name}"
         );
     }
+    // The file has what was predicted too, which is left out and said.
+    let assumed = &advice(&again).findings["assumes"];
+    assert!(
+        assumed.contains("predictions among the records"),
+        "{assumed}"
+    );
     let shown = support::finish(&[&words[..6], &["--format", "table"]].concat());
     let shown = text(&shown.stdout);
     for part in [
@@ -214,7 +240,24 @@ fn wrong_usage_says_what_is_missing() {
     fs::write(&hostile, "share = 7\noffloads_per_s = 1\ncores = 1\ndesign = \"sync\"\nbatch = 1\nsizes = [[64, 1.0]]\n").expect("written");
     let hostile = hostile.to_str().expect("a name");
     let measured = ["--operator", "crc32c", "--device", "pool/1"];
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 16] = [
+        // Flags that would change nothing.
+        (&[&measured[..], &["--limit", "1ms"]].concat(), "--limit"),
+        (&[&measured[..], &["--sf", "1"]].concat(), "--sf"),
+        (&["none.jsonl", "--size", "64"], "--size"),
+        (&["none.jsonl", "--depth", "4"], "--depth"),
+        (
+            &["--goal", "pushdown", "--link", "1G", "--operator", "crc32c"],
+            "--operator",
+        ),
+        (
+            &["--goal", "pushdown", "--link", "1G", "--host", "cpu/best"],
+            "--host",
+        ),
+        (
+            &["--goal", "pushdown", "--link", "1G", "--seconds", "1s"],
+            "--seconds",
+        ),
         (&[], "--operator"),
         (&["--operator", "crc32c"], "--device"),
         (
@@ -241,6 +284,10 @@ fn wrong_usage_says_what_is_missing() {
         (
             &[&measured[..], &["--link", "1G", "--verify"]].concat(),
             "--link",
+        ),
+        (
+            &[&measured[..], &["--goal", "split", "--verify"]].concat(),
+            "both sides at once",
         ),
     ];
     for (flags, said) in cases {
@@ -273,22 +320,95 @@ fn a_prediction_shares_a_ratio_with_its_own_test_alone() {
         path.to_str().expect("a name").to_owned()
     };
     let (predicted, measured) = (of("predicted"), of("simulated"));
+    let count = fs::read_to_string(&predicted)
+        .expect("records")
+        .lines()
+        .count();
     let compare = |more: &[&str]| {
         let words = [
             &["compare", &predicted, &measured, "--format", "json"],
             more,
         ]
         .concat();
-        text(&support::finish(&words).stdout)
+        let said = text(&support::finish(&words).stdout);
+        let rows = said
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+        let rows = rows.filter(|row| row["a"].is_object() && row["b"].is_object());
+        rows.collect::<Vec<_>>()
     };
-    assert!(
-        !compare(&[]).contains("\"ratio\":0"),
-        "kinds share no ratio unless it is asked for"
+    let apart = compare(&[]);
+    assert_eq!(apart.len(), count);
+    for row in &apart {
+        assert!(row["ratio"].is_null(), "{row}");
+        assert_eq!(row["verdict"], "not_comparable");
+    }
+    let across = compare(&["--across-evidence"]);
+    assert_eq!(across.len(), count);
+    for row in &across {
+        let ratio = row["ratio"].as_f64().expect("the prediction's error");
+        assert!((ratio - 1.0).abs() < 0.01, "{row}");
+        let notes = row["notes"].to_string();
+        assert!(
+            notes.contains("the ratio is the prediction's error"),
+            "{row}"
+        );
+    }
+}
+
+/// The other goals of the known engine, each asked once.
+#[test]
+fn each_goal_of_a_known_engine_has_its_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = kept(
+        folder.path(),
+        &["--goal", "slo", "--rate", "1e4", "--limit", "1ms"],
     );
-    let shared = compare(&["--across-evidence"]);
+    let profile = folder.path().join("profile.toml");
+    // 65,606 ns of software by offload.
+    fs::write(&profile, "share = 0.656\noffloads_per_s = 10000\ncores = 1\ndesign = \"sync\"\nbatch = 1\nsizes = [[65536, 1.0]]\n").expect("written");
+    let ask = |more: &[&str]| {
+        let file = file.to_str().expect("a name");
+        let words = [&["advise", file, "--host", HOST, "--format", "json"], more].concat();
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        advice(&records(&words)).clone()
+    };
+    let slo = ask(&[
+        "--goal", "slo", "--rate", "1e4", "--limit", "1ms", "--batch", "1",
+    ]);
     assert!(
-        shared.contains("the ratio is the prediction's error")
-            || shared.contains("same test alone"),
-        "{shared}"
+        slo.findings["limit"].contains("the device meets it"),
+        "{:?}",
+        slo.findings
     );
+    let split = ask(&["--goal", "split"]);
+    assert!(
+        split.findings["split"].contains("of 16 items"),
+        "{:?}",
+        split.findings
+    );
+    let profile = profile.to_str().expect("a name");
+    let application = ask(&[
+        "--goal",
+        "application",
+        "--profile",
+        profile,
+        "--batch",
+        "1",
+    ]);
+    assert_eq!(application.findings["verdict"], "move");
+    assert!(application.findings["capacity"].contains("the profile has 10000"));
+    // A millisecond of way for each of 64 in flight.
+    let far = [
+        "--goal",
+        "throughput",
+        "--link",
+        "25G",
+        "--round-trip",
+        "1ms",
+        "--batch",
+        "1",
+    ];
+    let here = ask(&far[..2]);
+    assert!(ask(&far).summary["gain"].median < here.summary["gain"].median);
 }

@@ -1,9 +1,11 @@
 //! `dpb advise`: what to move to a device, from which size on, and what it brings; and whether that came true.
 
+mod answer;
 mod measure;
 mod pushdown;
 mod records;
 mod show;
+mod unused;
 mod verify;
 
 use std::fs;
@@ -14,10 +16,9 @@ use clap::{ArgMatches, ValueEnum};
 use dpb_core::Executor;
 use dpb_core::measure::comparison::Better;
 use dpb_core::measure::{Durability, Reading, Record, Store};
-use dpb_insight::advice::{
-    Advice, Advisor, Goal, Prices, Profile, Question, Refusal, Score, Side, advisor, side,
-};
+use dpb_insight::advice::{Advisor, Goal, Prices, Profile, Question, Refusal, Score, Side, side};
 
+use self::answer::Answer;
 use crate::Globals;
 use crate::args::{self, List};
 use crate::exit::Failure;
@@ -79,12 +80,12 @@ const FIGURES: &str = "Output";
 #[command(
     after_help = "With files of records (`dpb op … --out`), nothing is measured: one file has both sides, two files the host's and the device's. Without files both \
                   sides are measured first. --verify measures points that were held out, and scores the predictions, which are written and hashed before.\n\
-                  Emulated, published and failed tests carry no advice.\n\
+                  Emulated, published and failed tests carry no advice. Predictions in a file, as --out writes them, are left out.\n\
                   Examples:\n  dpb advise --operator deflate --device pool/1\n  \
                   dpb advise --operator crc32c --device pool/2 --goal throughput --verify\n  \
                   dpb advise host.jsonl dpu.jsonl --operator sha256 --link 25G --round-trip 3us\n  \
                   dpb advise records.jsonl --device dpdk/compress_isal --goal slo --rate 5e4 --limit 200us\n  \
-                  dpb advise records.jsonl --goal application --profile service.toml --price prices.toml\n  \
+                  dpb advise records.jsonl --goal application --profile service.toml --rate 1e4 --price prices.toml\n  \
                   dpb advise --goal pushdown --link 2.5G --verify"
 )]
 pub struct Args {
@@ -106,7 +107,7 @@ pub struct Args {
     /// The purpose that the device is wanted for
     #[arg(long, help_heading = QUESTION, value_enum, default_value = "latency")]
     goal: Wanted,
-    /// Items of a job; of several that are measured, the first is advised on [default: 1, 16; of records what was measured at most sizes]
+    /// Items of a job; of several that are measured, the first is advised on [default: 1, 16; of records what was measured at most sizes; goal split: the most]
     #[arg(long, value_name = "COUNTS", help_heading = QUESTION, value_parser = args::counts)]
     batch: Option<List<u64>>,
     /// Jobs that arrive a second: for the goal slo, and for the cores that are freed
@@ -121,7 +122,7 @@ pub struct Args {
     /// A TOML file with currency, core_hour, device_hour, perhaps core_watts, device_watts: prices what --rate frees
     #[arg(long, value_name = "FILE", help_heading = QUESTION, requires = "rate")]
     price: Option<PathBuf>,
-    /// Bits a second of a link between host and device that the records do not have; goal pushdown: of the link
+    /// Bits a second, each way, of a link between host and device that the records do not have; goal pushdown: of the link
     #[arg(long, value_name = "RATE", help_heading = QUESTION, value_parser = args::rate)]
     link: Option<f64>,
     /// The round trip of that link
@@ -151,7 +152,7 @@ pub struct Args {
     /// Goal pushdown: TPC-H's scale factor
     #[arg(long, value_name = "REAL", help_heading = RUNS, default_value_t = 0.1)]
     sf: f64,
-    /// Seed of inputs and schedules
+    /// Seed of inputs and schedules; goal pushdown's data is always the same
     #[arg(long, value_name = "NUMBER", help_heading = RUNS, default_value = "1")]
     seed: u64,
     /// Append records to this file, in a folder that is there: what was measured, what is predicted, the advice
@@ -172,15 +173,23 @@ enum Wanted {
     Slo,
     /// The application of --profile is faster
     Application,
-    /// Both sides work on one job
+    /// Both sides work on one job, of which each gets some of the items
     Split,
     /// Predicates at the storage, below which selectivity
     Pushdown,
 }
 
-/// Refuses files that do not fit the goal of a command line.
+impl Wanted {
+    /// True if the times of single jobs are replayed.
+    fn replays(self) -> bool {
+        matches!(self, Self::Slo | Self::Application)
+    }
+}
+
+/// Refuses flags that the goal of a command line has no use for, and files that do not fit it.
 fn check(matches: &ArgMatches, globals: &Globals) -> Result<(), Failure> {
     let args: Args = flags(matches)?;
+    unused::refuse(&args, matches)?;
     args.check(globals)
 }
 
@@ -202,7 +211,7 @@ fn cost(matches: &ArgMatches) -> Cost {
         };
     }
     // In a closed loop and again for the host's time, and for a replay once more for single jobs; checks in one mode, with both sides at each size.
-    let modes = if args.goal == Wanted::Slo { 3 } else { 2 };
+    let modes = if args.goal.replays() { 3 } else { 2 };
     let shapes = args.size.0.len() * args.batches().len();
     let tests = shapes * (1 + args.depth.0.len()) * modes;
     let held = if args.verify {
@@ -222,41 +231,32 @@ fn cost(matches: &ArgMatches) -> Cost {
 
 /// Advises, and with --verify measures whether it came true.
 pub fn run(args: Args, globals: &Globals) -> Result<(), Failure> {
-    args.check(globals)?;
     let mut kept = Kept::new(&args, globals)?;
     if args.goal == Wanted::Pushdown {
         return pushdown::run(&args, &mut kept, globals);
     }
-    let (host, device) = args.sides(&mut kept)?;
+    let (sides, of) = args.sides(&mut kept)?;
+    let [host, device] = sides;
     let advisor = Advisor::new(host, device).map_err(refused)?;
     let question = args.question()?;
     let advice = advisor.advise(&question).map_err(refused)?;
-    let hash = advisor::frozen(
-        [&advisor.host.backend, &advisor.device.backend],
-        &advice.checks,
-    );
-    for record in records::predicted(&args, &advisor, &advice, &hash) {
+    let answer = Answer::new(&args, advisor, advice, of, globals)?;
+    for record in records::predicted(&answer) {
         kept.keep(record)?;
     }
     if args.verify {
         output::note(&format!(
-            "predictions, before they are measured: sha256 {hash}"
+            "predictions, before they are measured: sha256 {}",
+            answer.hash
         ));
     }
     let score = match args.verify {
-        true => Some(verify::score(&args, &advisor, &advice, &mut kept)?),
+        true => Some(verify::score(&answer, &mut kept)?),
         false => None,
     };
-    let record = records::advice(
-        &args,
-        &advisor,
-        &advice,
-        &hash,
-        score.as_ref(),
-        prices(&args)?.as_ref(),
-    );
+    let record = records::advice(&answer, score.as_ref(), prices(&args)?.as_ref());
     if globals.format() != Format::Json {
-        let text = show::text(&args, &advisor, &advice, &hash, score.as_ref(), &record);
+        let text = show::text(&answer, score.as_ref(), &record);
         output::print(&text)?;
     }
     kept.keep(record)
@@ -325,6 +325,11 @@ impl Args {
                 false => usage("--goal pushdown measures itself, and reads no files"),
             };
         }
+        if self.verify && self.goal == Wanted::Split {
+            return usage(
+                "--verify cannot measure both sides at once, which is what --goal split predicts; the printed commands check each part alone",
+            );
+        }
         if self.verify && self.link.is_some() {
             return usage("--verify cannot measure a link that is only said (--link)");
         }
@@ -381,16 +386,17 @@ impl Args {
             goal,
             batch: match (&self.batch, self.files.is_empty()) {
                 (Some(batches), _) => first(batches),
-                (None, true) => Some(1),
-                (None, false) => None,
+                // A split needs items to share out.
+                (None, true) if self.goal != Wanted::Split => Some(1),
+                (None, _) => None,
             },
             jobs_per_s: self.rate,
             transfer: self.link.map(|bits_per_s| (bits_per_s / 8.0, round_trip)),
         })
     }
 
-    /// Both sides: read, or measured.
-    fn sides(&self, kept: &mut Kept) -> Result<(Side, Side), Failure> {
+    /// Both sides, read or measured, and a record of each.
+    fn sides(&self, kept: &mut Kept) -> Result<([Side; 2], [Record; 2]), Failure> {
         let (of_host, of_device) = match &self.files[..] {
             [] => {
                 let device = self.device.clone().unwrap_or_default();
@@ -413,11 +419,18 @@ impl Args {
             None => self.only_device(&of_device, &operator)?,
         };
         let device = self.of(&of_device, &operator, &name);
-        let side = |records: &[&Record], name: &str| {
+        let side = |records: &[&Record], name: &str| -> Result<(Side, Record), Failure> {
             let side = Side::of(records);
-            side.map_err(|why| Failure::check(format!("no advice about {name}: {why}")))
+            let side =
+                side.map_err(|why| Failure::check(format!("no advice about {name}: {why}")))?;
+            let mut first = records.iter().filter(|it| it.id == side.points[0].id);
+            let first = first.next().copied();
+            let first = first.expect("a side's points are of its records").clone();
+            Ok((side, first))
         };
-        Ok((side(&host, &self.host)?, side(&device, &name)?))
+        let (host, of_host) = side(&host, &self.host)?;
+        let (device, of_device) = side(&device, &name)?;
+        Ok(([host, device], [of_host, of_device]))
     }
 
     /// The records of a backend.
@@ -477,10 +490,9 @@ impl Args {
             .filter(|name| *name != self.host || self.files.len() == 2)
             .collect();
         let is_device = |name: &&String| {
-            let first = self.of(records, operator, name);
-            let made_of = first
-                .first()
-                .and_then(|record| record.provenance.made_of.as_ref());
+            let own = self.of(records, operator, name);
+            let mut own = own.iter().filter_map(|it| it.provenance.made_of.as_ref());
+            let made_of = own.next();
             made_of.is_some_and(|it| matches!(it.executor, Executor::Device | Executor::Model))
         };
         let devices: Vec<&String> = others.iter().filter(is_device).collect();
@@ -536,30 +548,4 @@ fn score_line(score: &Score) -> String {
         percent(rules[1]),
         percent(rules[2]),
     )
-}
-
-/// The advice's own checks that a person can run, as a command line.
-fn command_of(args: &Args, advisor: &Advisor, advice: &Advice) -> Vec<String> {
-    measure::commands(args, advisor, advice)
-        .into_iter()
-        .map(|words| {
-            format!(
-                "dpb {}",
-                words
-                    .iter()
-                    .map(|word| quoted(word))
-                    .collect::<Vec<_>>()
-                    .join(" ")
-            )
-        })
-        .collect()
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,/:+@".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }

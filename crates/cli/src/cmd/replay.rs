@@ -143,7 +143,11 @@ fn with_hint(failure: Failure, record: &Record) -> Failure {
 
 /// The command line of a record's test: that of its process, with the record's value for each parameter that it has. Flags in
 /// `instead` stand for the test's own.
-fn words(record: &Record, tasks: Tasks, instead: &[String]) -> Result<Vec<String>, Failure> {
+pub(super) fn words(
+    record: &Record,
+    tasks: Tasks,
+    instead: &[String],
+) -> Result<Vec<String>, Failure> {
     let task = tasks.find(&record.task).ok_or_else(|| {
         Failure::usage(format!(
             "the record is of the task `{}`, which is no task of dpb; of a plug-in's record the folder is given with --plugins FOLDER",

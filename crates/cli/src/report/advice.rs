@@ -9,13 +9,15 @@ use super::pays::bytes;
 use crate::output::{Column, Table, percent};
 
 /// Findings of a record of advice, in the order in which a reader wants them.
-const FINDINGS: [(&str, &str); 17] = [
+const FINDINGS: [(&str, &str); 19] = [
     ("verdict", "advice"),
     ("bound", "limited by"),
     ("measure_next", "measure next"),
     ("cores_freed", "cores freed"),
     ("price", "price"),
     ("split", "split"),
+    ("limit", "limit"),
+    ("capacity", "capacity"),
     ("rate_threshold", "rates"),
     ("batch", "batch"),
     ("depth", "depth"),

@@ -242,7 +242,7 @@ pub(super) fn html(ranked: &Ranked) -> String {
     for note in &ranked.notes {
         let _ = write!(html, "<p class=\"mixed\">{}</p>", escape(note));
     }
-    html.push_str("<p class=\"sub\">3 (2-5): third by value, and by the intervals anything from second to fifth. METHODOLOGY.md, \"Rankings\", says how.</p>");
+    html.push_str("<p class=\"sub\">3 (2-5): third by value, and by the intervals anything from second to fifth. METHODOLOGY.md, \"Platforms\", says how.</p>");
     let _ = write!(html, "<div class=\"charts\">{}</div>", bars(ranked).html());
     html.push_str(&table_html(&overall(ranked)));
     if !ranked.left_out.is_empty() {

@@ -1,30 +1,26 @@
 //! The advisor: two sides, a goal, and what follows.
 
 mod checks;
+mod queues;
+mod split;
 
 use dpb_core::Executor;
 
-use super::application::Profile;
+use super::application::{Design, Profile};
 use super::decision::{Decision, Threshold, Verdict};
 use super::interval::Estimate;
 use super::load::Load;
 use super::predictor::{Predictor, Quantity};
-use super::replay::{Replay, Services, highest_rate};
 use super::service::Bound;
 use super::side::{Refusal, Side};
-pub use checks::{Check, frozen, hash_of};
+pub use checks::{Check, Prediction, frozen, hash_of};
 
 /// Values of the axis of sizes, besides those that were measured.
 const GRID: usize = 96;
 /// The same where each value is replayed.
 const GRID_REPLAYED: usize = 12;
-/// Jobs of a replay, and its seeds.
-const REPLAYED: usize = 100_000;
-const SEEDS: [u64; 3] = [1, 2, 3];
 /// The share of a job's time that its fixed part may take, for the batch that is advised.
 const FIXED_SHARE: f64 = 0.1;
-/// Halvings that find a split.
-const HALVINGS: usize = 40;
 
 /// The purpose that the device is wanted for.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +40,7 @@ pub enum Goal {
     },
     /// The whole application is faster.
     Application(Profile),
-    /// Both work on one job.
+    /// Both work on one job, of which each gets some of the items.
     Split,
 }
 
@@ -104,7 +100,7 @@ pub struct AtSize {
     pub gain: Estimate,
     /// The host's figure by job, in nanoseconds.
     pub host_ns: Estimate,
-    /// The device's.
+    /// The device's; of a split the time until both sides are done.
     pub device_ns: Estimate,
     /// The bound that limits the device.
     pub bound: Bound,
@@ -150,7 +146,7 @@ impl Advisor {
     /// Fits both sides.
     ///
     /// # Errors
-    /// [`Refusal`]: sides of different work, the same side twice, too few points.
+    /// [`Refusal`]: sides of different work, the same side twice, one machine in two states, too few points.
     pub fn new(host: Side, device: Side) -> Result<Self, Refusal> {
         if host.work != device.work {
             return Err(Refusal(format!(
@@ -162,6 +158,15 @@ impl Advisor {
             return Err(Refusal(format!(
                 "both sides are {} on one machine",
                 host.backend
+            )));
+        }
+        let states = host.state.iter().zip(&device.state);
+        if host.machine == device.machine
+            && let Some(((what, one), (_, other))) = states.into_iter().find(|(a, b)| a != b)
+        {
+            return Err(Refusal(format!(
+                "both sides are of {}, whose {what} was `{one}` for {} and `{other}` for {}",
+                host.machine, host.backend, device.backend
             )));
         }
         let fit = |side: &Side| {
@@ -193,7 +198,7 @@ impl Advisor {
         let (batch, measured) = self.sizes(question)?;
         let mut gains = Vec::new();
         let values = match question.goal {
-            Goal::Slo { .. } => GRID_REPLAYED,
+            Goal::Slo { .. } | Goal::Application(_) => GRID_REPLAYED,
             _ => GRID,
         };
         for size in grid(&measured, values) {
@@ -246,6 +251,17 @@ impl Advisor {
         if let Some(batch) = question.batch {
             batches.retain(|&known| known == batch);
         }
+        if question.goal == Goal::Split {
+            batches.retain(|&batch| batch > 1);
+            if batches.is_empty() {
+                return Err(Refusal(
+                    "a split shares out the items of a job, and there is none of several items (--batch)"
+                        .to_owned(),
+                ));
+            }
+            // Of equally many sizes the largest batch: it has the most to share out.
+            batches.reverse();
+        }
         let best = batches
             .into_iter()
             .map(|batch| (batch, common(batch)))
@@ -292,7 +308,10 @@ struct Planned<'a> {
 impl<'a> Planned<'a> {
     fn new(advisor: &'a Advisor, question: &'a Question) -> Result<Self, Refusal> {
         let queues = match question.goal {
-            Goal::Throughput | Goal::Cores => [advisor.host.deepest(), advisor.device.deepest()],
+            // Tails are replayed through all lanes and all threads, and only so many jobs in flight keep them busy.
+            Goal::Throughput | Goal::Cores | Goal::Slo { .. } => {
+                [advisor.host.deepest(), advisor.device.deepest()]
+            }
             _ => [(1, 1), (1, 1)],
         };
         let cost = |side: &Side, (depth, threads): (u64, u64)| {
@@ -317,13 +336,11 @@ impl<'a> Planned<'a> {
                 ));
             }
         }
-        let deepest = [advisor.host.deepest(), advisor.device.deepest()];
-        let at = match question.goal {
-            Goal::Application(_) => queues,
-            _ => deepest,
-        };
         Ok(Self {
-            costs: [cost(&advisor.host, at[0]), cost(&advisor.device, at[1])],
+            costs: [
+                cost(&advisor.host, queues[0]),
+                cost(&advisor.device, queues[1]),
+            ],
             advisor,
             question,
             queues,
@@ -342,17 +359,8 @@ impl<'a> Planned<'a> {
 
     /// The time by job of a side: 0 is the host.
     fn time(&self, side: usize, load: &Load) -> Result<(Estimate, Bound), Refusal> {
-        let (own, predictor) = match side {
-            0 => (&self.advisor.host, &self.advisor.host_time),
-            _ => (&self.advisor.device, &self.advisor.device_time),
-        };
-        let mut time = predictor
-            .at(load)
-            .map_err(|why| Refusal(format!("{}: {why}", own.backend)))?;
-        let mut bound = match predictor.service() {
-            Some(service) => service.closed_loop_ns(load).1,
-            None => Bound::InFlight,
-        };
+        let own = [&self.advisor.host, &self.advisor.device][side];
+        let (mut time, mut bound) = self.by_model(side, load)?;
         if own.executor == Executor::Device
             && let Some(host) = self.costs[side]
                 .as_ref()
@@ -364,18 +372,7 @@ impl<'a> Planned<'a> {
                 time = by_host;
             }
         }
-        if side == 1
-            && let Some((bytes_per_s, round_trip_ns)) = self.question.transfer
-        {
-            let wire_ns = load.job_bytes() * 1e9 / bytes_per_s;
-            if load.in_flight() == 1 {
-                time = time.map(|ns| ns + wire_ns + round_trip_ns);
-            } else if wire_ns > time.value {
-                time = time.map(|ns| ns.max(wire_ns));
-                bound = Bound::Bytes;
-            }
-        }
-        Ok((time, bound))
+        self.over_the_link(side, load, (time, bound))
     }
 
     /// The host's CPU time by job of a side.
@@ -414,12 +411,16 @@ impl<'a> Planned<'a> {
                 self.tail(0, &loads[0], *jobs_per_s)?,
                 self.tail(1, &loads[1], *jobs_per_s)?,
             ),
+            Goal::Split => (self.time(0, &loads[0])?.0, self.split(&loads[0])?.both),
             _ => (self.time(0, &loads[0])?.0, device_time),
         };
         let gain = match &self.question.goal {
-            Goal::Slo { limit_ns, .. } => Estimate::exact(*limit_ns).over(&device_ns),
+            // Too late is too late: what lies beyond the limit is all alike.
+            Goal::Slo { limit_ns, .. } => {
+                let in_time = |p99: &Estimate| p99.map(|ns| ns.min(*limit_ns));
+                in_time(&host_ns).over(&in_time(&device_ns))
+            }
             Goal::Application(profile) => self.speed_up(profile)?,
-            Goal::Split => host_ns.over(&self.split(&loads[0])?.1),
             _ => host_ns.over(&device_ns),
         };
         Ok(AtSize {
@@ -431,162 +432,27 @@ impl<'a> Planned<'a> {
         })
     }
 
-    /// The speed-up of the whole application, over its sizes.
-    fn speed_up(&self, profile: &Profile) -> Result<Estimate, Refusal> {
-        let mean = |of: &dyn Fn(&Load) -> Result<Estimate, Refusal>| {
-            profile.mean(|size| {
-                of(&Load {
-                    batch: profile.batch,
-                    size,
-                    depth: 1,
-                    threads: 1,
-                })
-            })
-        };
-        let host = mean(&|load| Ok(self.time(0, load)?.0))?;
-        profile.agrees(&host).map_err(Refusal)?;
-        let whole = mean(&|load| Ok(self.time(1, load)?.0))?;
-        let on_host = match profile.design {
-            super::application::Design::Sync => whole,
-            _ => mean(&|load| self.cost(1, load))?,
-        };
-        let ends = |of: fn(&Estimate) -> f64| profile.speed_up(of(&on_host), of(&whole));
-        Ok(Estimate {
-            value: ends(|it| it.value),
-            low: ends(|it| it.high),
-            high: ends(|it| it.low),
-        })
-    }
-
-    /// The device's share of a job that both work on, and the time until both are done. No share if the smallest part that was measured is too large.
-    fn split(&self, whole: &Load) -> Result<(Option<f64>, Estimate), Refusal> {
-        let part = |share: f64| Load {
-            size: ((whole.size as f64 * share).round() as u64).max(1),
-            ..*whole
-        };
-        let at = |share: f64| {
-            let device = self.time(1, &part(share)).ok()?.0;
-            let host = self.time(0, &part(1.0 - share)).ok()?.0;
-            Some((host, device))
-        };
-        let (mut low, mut high) = (0.0, 1.0);
-        for _ in 0..HALVINGS {
-            let share = f64::midpoint(low, high);
-            // Where a part is too small to be known, away from that end.
-            let device_is_slower = match at(share) {
-                Some((host, device)) => device.value > host.value,
-                None => share > 0.5,
-            };
-            match device_is_slower {
-                true => high = share,
-                false => low = share,
-            }
-        }
-        let share = f64::midpoint(low, high);
-        let alone = self.time(1, whole)?.0;
-        let host_alone = self.time(0, whole)?.0;
-        let better = match alone.value < host_alone.value {
-            true => (Some(1.0), alone),
-            false => (Some(0.0), host_alone),
-        };
-        match at(share) {
-            Some((host, device)) => {
-                let both = Estimate {
-                    value: host.value.max(device.value),
-                    low: host.low.max(device.low),
-                    high: host.high.max(device.high),
-                };
-                match both.value < better.1.value {
-                    true => Ok((Some(share), both)),
-                    false => Ok(better),
-                }
-            }
-            None => Ok(better),
-        }
-    }
-
-    /// Times to draw from at a load, and lanes.
-    fn services(&self, side: usize, load: &Load) -> Result<(Services, u64, Estimate), Refusal> {
-        let own = [&self.advisor.host, &self.advisor.device][side];
-        let alone = load.alone();
-        let with_times = own
-            .points
-            .iter()
-            .filter(|point| point.load.in_flight() == 1 && point.latencies.is_some());
-        let apart = |load: &Load| {
-            let by = |one: u64, other: u64| (one as f64 / other as f64).ln().abs();
-            by(load.size, alone.size) + by(load.batch, alone.batch)
-        };
-        let nearest = with_times.min_by(|a, b| apart(&a.load).total_cmp(&apart(&b.load)));
-        let Some(point) = nearest else {
-            return Err(Refusal(format!(
-                "{}: no record has the times of single jobs, one in flight (dpb op --depth 1 --latency)",
-                own.backend
-            )));
-        };
-        let text = point.latencies.as_deref().unwrap_or_default();
-        let recorded = Services::of_base64(text)
-            .map_err(|why| Refusal(format!("record {}: its histogram: {why}", point.id)))?;
-        let (time, _) = self.time(side, &alone)?;
-        let lanes = match own.executor {
-            Executor::Caller => own.deepest().1,
-            _ => {
-                let predictor = [&self.advisor.host_time, &self.advisor.device_time][side];
-                let fitted = predictor.service().and_then(|service| service.lanes);
-                fitted.unwrap_or(1)
-            }
-        };
-        let factor = time.value / recorded.mean_ns();
-        Ok((recorded.scaled(factor), lanes.max(1), time))
-    }
-
-    /// The replayed 99th percentile: its interval is that of the service, and of the seeds. Infinite where the lanes cannot keep up.
-    fn tail(&self, side: usize, load: &Load, jobs_per_s: f64) -> Result<Estimate, Refusal> {
-        let (services, lanes, time) = self.services(side, load)?;
-        let p99 = |factor: f64| {
-            let tails = SEEDS.map(|seed| {
-                let replay = Replay {
-                    jobs_per_s,
-                    lanes,
-                    jobs: REPLAYED,
-                    seed,
-                };
-                let tail = replay.of(&services.scaled(factor));
-                tail.map_or(f64::INFINITY, |tail| tail.p99_ns)
-            });
-            let mut tails = tails;
-            tails.sort_unstable_by(f64::total_cmp);
-            tails
-        };
-        Ok(Estimate {
-            value: p99(1.0)[1],
-            low: p99(time.low / time.value)[0],
-            high: match time.high.is_finite() {
-                true => p99(time.high / time.value)[2],
-                false => f64::INFINITY,
-            },
-        })
-    }
-
     /// Assumptions of the advice that no record says.
     fn assumptions(&self) -> Vec<String> {
         let Advisor { host, device, .. } = self.advisor;
         let mut said = Vec::new();
-        if host.machine != device.machine {
+        let has_two_machines = host.machine != device.machine;
+        if has_two_machines {
             said.push(format!(
                 "two machines: {} and {}, each measured alone",
                 host.machine, device.machine
             ));
-            match self.question.transfer {
-                Some((bytes_per_s, round_trip_ns)) => said.push(format!(
-                    "a link of {:.3} Gbit/s and a round trip of {:.0} ns between them, as you gave",
-                    bytes_per_s * 8.0 / 1e9,
-                    round_trip_ns
-                )),
-                None => said.push(
-                    "the data is where the work is done: no transfer is counted (see --link and --round-trip)".to_owned(),
-                ),
-            }
+        }
+        match self.question.transfer {
+            Some((bytes_per_s, round_trip_ns)) => said.push(format!(
+                "a link of {:.3} Gbit/s each way and a round trip of {:.0} ns between them, as you gave; what it costs the host's CPU is not counted",
+                bytes_per_s * 8.0 / 1e9,
+                round_trip_ns
+            )),
+            None if has_two_machines => said.push(
+                "the data is where the work is done: no transfer is counted (see --link and --round-trip)".to_owned(),
+            ),
+            None => {}
         }
         for side in [host, device] {
             if side.evidence.kind() == "simulated" {
@@ -598,12 +464,21 @@ impl<'a> Planned<'a> {
         }
         said.push("jobs are alike, and as the measured ones in content".to_owned());
         match &self.question.goal {
-            Goal::Slo { .. } => said.push("jobs arrive at exponential gaps, and know nothing of each other".to_owned()),
-            Goal::Split => said.push("both sides together disturb each other by nothing: measure both at once before you rely on it".to_owned()),
-            Goal::Application(profile) => said.push(format!(
-                "your profile: share {}, {} offloads a second, {} cores, {:?}",
-                profile.share, profile.offloads_per_s, profile.cores, profile.design
-            )),
+            Goal::Slo { .. } => {
+                said.push("jobs arrive at exponential gaps, and know nothing of each other".to_owned());
+                said.extend([0, 1].into_iter().filter_map(|side| self.lanes(side).assumption(self.name(side))));
+            }
+            Goal::Split => said.push("both sides together disturb each other by nothing, and the host submits in no time: the commands measure each part alone, so measure both at once before you rely on it".to_owned()),
+            Goal::Application(profile) => {
+                said.push(format!(
+                    "your profile: share {}, {} offloads a second, {} cores, {:?}",
+                    profile.share, profile.offloads_per_s, profile.cores, profile.design
+                ));
+                if profile.design == Design::Sync {
+                    said.push("each core waits for its own offload, and works on the rest for exponential times between two".to_owned());
+                    said.extend(self.lanes(1).assumption(self.name(1)));
+                }
+            }
             _ => {}
         }
         let notes = host.notes.iter().chain(&device.notes);
@@ -654,20 +529,42 @@ impl<'a> Planned<'a> {
                 );
             }
         }
-        if let Some(jobs_per_s) = self.question.jobs_per_s
-            && let (Ok(host), Ok(device)) = (
-                self.cost(0, &self.load(0, advice.batch, largest.size)),
-                self.cost(1, &load),
-            )
-        {
-            let cores = |host: f64, device: f64| jobs_per_s * (host - device) / 1e9;
-            let freed = cores(host.value, device.value);
+        let costs = || {
+            let host = self.cost(0, &self.load(0, advice.batch, largest.size))?;
+            Ok::<_, Refusal>((host, self.cost(1, &load)?))
+        };
+        let costs = self.question.jobs_per_s.map(|rate| (rate, costs()));
+        if let Some((_, Err(why))) = &costs {
+            add("cores_freed", format!("not known: {why}"));
+        }
+        if let Some((jobs_per_s, Ok((host, device)))) = costs {
+            // More than the device does stays where it is.
+            let most = self.most_jobs_per_s(advice.batch, largest.size)?;
+            let moved = most.min(&Estimate::exact(jobs_per_s));
+            let cores =
+                |jobs_per_s: f64, host: f64, device: f64| jobs_per_s * (host - device) / 1e9;
+            let freed = cores(moved.value, host.value, device.value);
+            let ends = [moved.low, moved.high].map(|moved| {
+                [(host.low, device.high), (host.high, device.low)]
+                    .map(|(host, device)| cores(moved, host, device))
+            });
+            let ends = ends.as_flattened().iter().copied();
+            let (low, high) = (
+                ends.clone().fold(f64::INFINITY, f64::min),
+                ends.fold(f64::NEG_INFINITY, f64::max),
+            );
+            let of = match moved.value < jobs_per_s {
+                true => format!(
+                    "{:.0} of {jobs_per_s}, which is all that {} does of",
+                    moved.value,
+                    self.name(1)
+                ),
+                false => jobs_per_s.to_string(),
+            };
             add(
                 "cores_freed",
                 format!(
-                    "{freed:.3} ({:.3} to {:.3}) at {jobs_per_s} jobs of {} B a second",
-                    cores(host.low, device.high),
-                    cores(host.high, device.low),
+                    "{freed:.3} ({low:.3} to {high:.3}) at {of} jobs of {} B a second",
                     largest.size
                 ),
             );
@@ -675,45 +572,35 @@ impl<'a> Planned<'a> {
         }
         match &self.question.goal {
             Goal::Split => {
-                let (share, _) = self.split(&self.load(0, advice.batch, largest.size))?;
-                let share = share.unwrap_or(0.0);
+                let split = self.split(&self.load(0, advice.batch, largest.size))?;
                 advice.findings.push((
                     "split".to_owned(),
                     format!(
-                        "{:.0} % of {} B to {}",
-                        share * 100.0,
-                        largest.size,
-                        self.advisor.device.backend
+                        "{} of {} items of {} B to {}",
+                        split.items, advice.batch, largest.size, self.advisor.device.backend
                     ),
                 ));
-                advice.device_share = Some(share);
+                advice.device_share = Some(split.items as f64 / advice.batch as f64);
+            }
+            Goal::Application(profile) => {
+                let most = self.most_offloads_per_s(profile)?;
+                advice.findings.push((
+                    "capacity".to_owned(),
+                    match most.value.is_finite() {
+                        true => format!(
+                            "{} does {:.0} offloads a second ({:.0} to {:.0}) of these sizes at its deepest measured queue; the profile has {}",
+                            self.name(1), most.value, most.low, most.high, profile.offloads_per_s
+                        ),
+                        false => format!("{} is as many as there are cores", self.name(1)),
+                    },
+                ));
             }
             Goal::Slo { limit_ns, .. } => {
-                let mut rates = Vec::new();
-                for side in [0, 1] {
-                    let (services, lanes, time) = self.services(side, &load)?;
-                    let at = |factor: f64| {
-                        highest_rate(
-                            &services.scaled(factor),
-                            lanes,
-                            *limit_ns,
-                            REPLAYED / 4,
-                            SEEDS[0],
-                        )
-                    };
-                    rates.push(format!(
-                        "{}: {:.0} jobs of {} B a second ({:.0} to {:.0})",
-                        [&self.advisor.host, &self.advisor.device][side].backend,
-                        at(1.0),
-                        largest.size,
-                        if time.high.is_finite() {
-                            at(time.high / time.value)
-                        } else {
-                            0.0
-                        },
-                        at(time.low / time.value),
-                    ));
-                }
+                let met = advice.at.iter().map(|at| met(at, *limit_ns));
+                let met = met.collect::<Vec<_>>().join("; ");
+                advice.findings.push(("limit".to_owned(), met));
+                let rates = [0, 1].map(|side| self.highest_rate(side, &load, *limit_ns));
+                let rates: Vec<String> = rates.into_iter().collect::<Result<_, _>>()?;
                 advice
                     .findings
                     .push(("rate_threshold".to_owned(), rates.join("; ")));
@@ -722,6 +609,21 @@ impl<'a> Planned<'a> {
         }
         Ok(())
     }
+}
+
+/// Who meets the limit at a size.
+fn met(at: &AtSize, limit_ns: f64) -> String {
+    let by = |p99: &Estimate| {
+        if p99.high <= limit_ns {
+            "meets it"
+        } else if p99.low > limit_ns {
+            "misses it"
+        } else {
+            "may meet it"
+        }
+    };
+    let (host, device) = (by(&at.host_ns), by(&at.device_ns));
+    format!("{} B: the host {host}, the device {device}", at.size)
 }
 
 /// A predictor in a sentence, with the error of the one that lost.
@@ -763,20 +665,7 @@ impl Advice {
             let gain = self.at.first().map(|at| Verdict::of(&at.gain));
             return gain.unwrap_or(Verdict::TooClose).name().to_owned();
         }
-        match (self.decision.everywhere(), &self.threshold) {
-            (Some(verdict), _) => verdict.name().to_owned(),
-            (None, Threshold::From(place)) => {
-                format!("move from {:.0} B on", place.at)
-            }
-            (None, Threshold::UpTo(place)) => format!("move up to {:.0} B", place.at),
-            (None, _) => {
-                let stretches = self.decision.stretches();
-                let said = stretches.iter().map(|(from, to, verdict)| {
-                    format!("{from:.0} to {to:.0} B: {}", verdict.name())
-                });
-                said.collect::<Vec<_>>().join("; ")
-            }
-        }
+        self.decision.said(|size| format!("{size:.0} B"))
     }
 }
 

@@ -42,20 +42,21 @@ pub struct Decision {
     pub gains: Vec<(f64, Estimate)>,
 }
 
-/// Where a decision changes along an axis.
+/// Where the verdict becomes, or ends to be, [`Verdict::Move`] along an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
-    /// From this value on the device is the better one, to the end of the axis.
+    /// Behind this place the verdict is `move`, to the end of the axis.
     From(Place),
-    /// Up to this value.
+    /// Before this place it is.
     UpTo(Place),
-    /// It does not change.
+    /// The verdict is `move` everywhere or nowhere.
     None,
-    /// It changes more than once.
+    /// It is `move` in the middle, or in several places.
     Several,
 }
 
-/// A value of the axis, and the interval that it lies in; the axis's ends where the interval is open.
+/// A value of the axis, and the interval that it lies in; the axis's ends where the interval is open. The side of the interval on which the verdict is
+/// `move` begins at its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// Where the predicted gain is 1.
@@ -66,6 +67,17 @@ pub struct Place {
     pub high: f64,
 }
 
+impl Threshold {
+    /// The value from which on, or up to which, the device is the better one for sure: what a library is set to.
+    pub fn sure(&self) -> Option<f64> {
+        match self {
+            Self::From(place) => Some(place.high),
+            Self::UpTo(place) => Some(place.low),
+            Self::None | Self::Several => None,
+        }
+    }
+}
+
 impl Decision {
     /// The verdict on all values, if it is one.
     pub fn everywhere(&self) -> Option<Verdict> {
@@ -74,41 +86,62 @@ impl Decision {
         verdicts.all(|verdict| verdict == first).then_some(first)
     }
 
-    /// Where the predicted gain crosses 1. The interval reaches from the first value at which it may have crossed to the first from which on it has.
+    /// Where the verdict changes to or from `move`. The interval reaches from the first value at which the gain may have crossed 1 to the first from which
+    /// on it has. A gain whose interval never clears 1 has no threshold, wherever its values cross.
     pub fn threshold(&self) -> Threshold {
-        let wins: Vec<bool> = self
-            .gains
+        let stretches = self.stretches();
+        let moves = stretches
             .iter()
-            .map(|(_, gain)| gain.value > 1.0)
-            .collect();
-        let changes: Vec<usize> = (1..wins.len())
-            .filter(|&at| wins[at] != wins[at - 1])
-            .collect();
-        let &[change] = &changes[..] else {
-            return match changes.is_empty() {
-                true => Threshold::None,
-                false => Threshold::Several,
-            };
+            .filter(|(.., verdict)| *verdict == Verdict::Move);
+        let ends = [stretches.first(), stretches.last()];
+        let [at_first, at_last] =
+            ends.map(|end| end.is_some_and(|(.., verdict)| *verdict == Verdict::Move));
+        let rises = match (moves.count(), at_first, at_last) {
+            (0, ..) | (1, true, true) => return Threshold::None,
+            (1, false, true) => true,
+            (1, true, false) => false,
+            _ => return Threshold::Several,
         };
-        let rises = wins[change];
         let by = |of: fn(&Estimate) -> f64| self.crossing(of, rises);
         let first = self.gains.first().map_or(0.0, |(value, _)| *value);
         let last = self.gains.last().map_or(0.0, |(value, _)| *value);
-        let at = by(|gain| gain.value).unwrap_or(first);
         // A rising gain's upper end crosses first, a falling one's lower end.
         type End = fn(&Estimate) -> f64;
         let (earlier, later): (End, End) = match rises {
             true => (|gain| gain.high, |gain| gain.low),
             false => (|gain| gain.low, |gain| gain.high),
         };
+        let low = by(earlier).unwrap_or(first);
+        let high = by(later).unwrap_or(last).max(low);
+        // Where the value is on one side all along, it crosses at the open end.
+        let open = if rises { low } else { high };
         let place = Place {
-            at,
-            low: by(earlier).unwrap_or(first).min(at),
-            high: by(later).unwrap_or(last).max(at),
+            at: by(|gain| gain.value).unwrap_or(open).clamp(low, high),
+            low,
+            high,
         };
         match rises {
             true => Threshold::From(place),
             false => Threshold::UpTo(place),
+        }
+    }
+
+    /// The verdicts in words; `value` puts a value of the axis into words, as `4096 B`.
+    pub fn said(&self, value: impl Fn(f64) -> String) -> String {
+        if let Some(verdict) = self.everywhere() {
+            return verdict.name().to_owned();
+        }
+        let threshold = self.threshold();
+        match (&threshold, threshold.sure()) {
+            (Threshold::From(_), Some(at)) => format!("move from {} on", value(at)),
+            (_, Some(at)) => format!("move up to {}", value(at)),
+            (_, None) => {
+                let stretches = self.stretches();
+                let said = stretches.iter().map(|(from, to, verdict)| {
+                    format!("{} to {}: {}", value(*from), value(*to), verdict.name())
+                });
+                said.collect::<Vec<_>>().join("; ")
+            }
         }
     }
 
@@ -185,11 +218,55 @@ mod tests {
         let verdicts: Vec<Verdict> = decision.stretches().iter().map(|it| it.2).collect();
         assert_eq!(verdicts, [Verdict::Stay, Verdict::TooClose, Verdict::Move]);
         assert_eq!(decision.everywhere(), None);
-        // Whatever crosses beyond the axis is open to its end.
-        let Threshold::From(place) = gains(200.0, &line).threshold() else {
+        assert_eq!(decision.threshold().sure(), Some(place.high));
+        assert_eq!(
+            decision.said(|x| format!("{x:.0} B")),
+            "move from 1500 B on"
+        );
+        // What may have crossed before the axis is open to its beginning.
+        let Threshold::From(place) = gains(9.0, &line[2..]).threshold() else {
             panic!("it still rises");
         };
-        assert_eq!((place.low, place.high), (100.0, 10_000.0));
+        assert_eq!(place.low, 800.0);
+    }
+
+    /// The values cross 1, and no interval above is clear of it: nothing is said to move, and there is no threshold to set a library to.
+    #[test]
+    fn values_alone_make_no_threshold() {
+        let below = Estimate {
+            value: 0.5,
+            low: 0.4,
+            high: 0.6,
+        };
+        let above = Estimate {
+            value: 1.05,
+            low: 0.8,
+            high: 1.4,
+        };
+        let decision = Decision {
+            gains: vec![(64.0, below), (1024.0, above), (4096.0, above)],
+        };
+        assert_eq!(decision.threshold(), Threshold::None);
+        assert_eq!(decision.threshold().sure(), None);
+        let said = decision.said(|x| format!("{x:.0} B"));
+        assert_eq!(
+            said,
+            "64 B to 64 B: stay; 1024 B to 4096 B: too close to call"
+        );
+        // All too close, and the values cross.
+        let all = gains(200.0, &[(64.0, 0.5), (1024.0, 2.0)]);
+        assert_eq!(all.threshold(), Threshold::None);
+        assert_eq!(all.said(|x| x.to_string()), "too close to call");
+        // The device wins for sure at the end alone; its value is above 1 all along.
+        let rises = gains(1.5, &[(64.0, 1.1), (1024.0, 1.2), (4096.0, 3.0)]);
+        let Threshold::From(place) = rises.threshold() else {
+            panic!("{:?}", rises.threshold());
+        };
+        assert!(place.at == 64.0 && place.low == 64.0 && place.high > 1024.0);
+        assert!(!rises.said(|x| x.to_string()).starts_with("move from 64"));
+        // In the middle alone.
+        let middle = gains(1.1, &[(1.0, 0.5), (2.0, 2.0), (3.0, 0.5)]);
+        assert_eq!(middle.threshold(), Threshold::Several);
     }
 
     #[test]

@@ -34,9 +34,21 @@ impl Estimate {
     }
 
     /// The ratio of this to another that it does not depend on: their arms on the logarithmic scale add like the sides of a right angle (MOVER, Zou
-    /// and Donner 2008).
+    /// and Donner 2008). Values that are zero or infinite have no logarithm: of them the ends are divided, and where that says nothing it is open.
     #[must_use]
     pub fn over(&self, other: &Self) -> Self {
+        let has_logarithm = |value: f64| value > 0.0 && value.is_finite();
+        if !has_logarithm(self.value) || !has_logarithm(other.value) {
+            let ratio = |one: f64, other: f64, unknown: f64| match one / other {
+                ratio if ratio.is_nan() => unknown,
+                ratio => ratio,
+            };
+            return Self {
+                value: ratio(self.value, other.value, 1.0),
+                low: ratio(self.low, other.high, 0.0),
+                high: ratio(self.high, other.low, f64::INFINITY),
+            };
+        }
         let value = self.value / other.value;
         let arm = |of_self: f64, of_other: f64| of_self.ln().hypot(of_other.ln()).exp();
         Self {
@@ -57,6 +69,26 @@ impl Estimate {
         }
     }
 
+    /// The larger one of both: an end is the larger one of the ends.
+    #[must_use]
+    pub fn max(&self, other: &Self) -> Self {
+        Self {
+            value: self.value.max(other.value),
+            low: self.low.max(other.low),
+            high: self.high.max(other.high),
+        }
+    }
+
+    /// The smaller one of both.
+    #[must_use]
+    pub fn min(&self, other: &Self) -> Self {
+        Self {
+            value: self.value.min(other.value),
+            low: self.low.min(other.low),
+            high: self.high.min(other.high),
+        }
+    }
+
     /// The same with arms that are longer by `spread`, a difference of logarithms.
     #[must_use]
     pub fn widened(&self, spread: f64) -> Self {
@@ -70,7 +102,10 @@ impl Estimate {
 
     /// The interval's width as the logarithm of its ends' ratio.
     pub fn width(&self) -> f64 {
-        (self.high / self.low).ln()
+        match self.low < self.high {
+            true => (self.high / self.low).ln(),
+            false => 0.0,
+        }
     }
 }
 
@@ -169,5 +204,46 @@ mod tests {
         };
         assert_eq!(open.over(&one).high, f64::INFINITY);
         assert_eq!(open.over(&one).low, 0.0);
+    }
+
+    /// A queue that grows has an infinite time, and what costs nothing has none: a ratio with one of them holds its value, and has a width.
+    #[test]
+    fn a_ratio_of_what_is_infinite_or_nothing_is_open() {
+        let endless = |low: f64| Estimate {
+            value: f64::INFINITY,
+            low,
+            high: f64::INFINITY,
+        };
+        let free = Estimate {
+            value: 0.0,
+            low: 0.0,
+            high: 5.0,
+        };
+        let known = Estimate {
+            value: 2.0,
+            low: 1.0,
+            high: 4.0,
+        };
+        let all = [
+            endless(3.0),
+            endless(f64::INFINITY),
+            free,
+            Estimate::exact(0.0),
+            known,
+        ];
+        for (one, other) in all.iter().flat_map(|one| all.map(|other| (one, other))) {
+            let ratio = one.over(&other);
+            assert!(
+                ratio.low <= ratio.value && ratio.value <= ratio.high,
+                "{ratio:?}"
+            );
+            assert!(ratio.low >= 0.0 && !ratio.width().is_nan(), "{ratio:?}");
+        }
+        let never = known.over(&endless(f64::INFINITY));
+        assert_eq!((never.value, never.high), (0.0, 0.0));
+        let perhaps = known.over(&endless(3.0));
+        assert!(perhaps.value == 0.0 && perhaps.high > 1.0, "{perhaps:?}");
+        let both = endless(3.0).over(&endless(3.0));
+        assert_eq!((both.low, both.high), (0.0, f64::INFINITY));
     }
 }

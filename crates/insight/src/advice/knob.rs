@@ -6,7 +6,8 @@ use super::decision::Threshold;
 /// the libraries' own sources: QATzip's `qatzip.h`, DTO's README.
 pub fn lines(operator: &str, threshold: &Threshold, device_share: Option<f64>) -> Vec<String> {
     let from = match threshold {
-        Threshold::From(place) => Some(place.at.ceil() as u64),
+        // Where the device wins for sure: a library that is set to less also moves what is too close to call.
+        Threshold::From(_) => threshold.sure().map(|at| at.ceil() as u64),
         _ => None,
     };
     let mut lines = Vec::new();
@@ -45,5 +46,12 @@ mod tests {
         assert!(both[0].contains("DTO_MIN_BYTES=20000") && both[1].contains("=0.31"));
         assert!(lines("sha256", &from(64.0), None).is_empty());
         assert!(lines("deflate", &Threshold::None, None).is_empty());
+        // The end of the interval from which on it is sure.
+        let wide = Threshold::From(Place {
+            at: 3000.0,
+            low: 1000.0,
+            high: 8192.0,
+        });
+        assert!(lines("deflate", &wide, None)[0].contains("= 8192 "));
     }
 }

@@ -48,12 +48,16 @@ pub struct Point {
     pub runs_ns: Vec<f64>,
     /// The median of these.
     pub job_ns: f64,
+    /// True if the times are a model's and no run differs from another: their one error is that they are whole nanoseconds.
+    pub is_exact: bool,
     /// Jobs between two readings of the clock; the first begin and the last end with an empty queue.
     pub segment_jobs: u64,
     /// The host's CPU time of a job in nanoseconds, where it was measured: the median over runs.
     pub host_ns: Option<f64>,
     /// The same of each run.
     pub host_runs_ns: Vec<f64>,
+    /// Bytes that an item's result has, where they were counted.
+    pub bytes_out: Option<f64>,
     /// Times of single jobs, where they were measured: HDR's format in base64.
     pub latencies: Option<String>,
     /// The id of the record.

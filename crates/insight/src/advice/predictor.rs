@@ -64,6 +64,8 @@ pub struct Predictor {
     fitted: Fitted,
     folds: Vec<Fold>,
     spread: f64,
+    /// Points whose runs say no more than that they lie around zero: bytes of a job, and the longest run.
+    around_zero: Vec<(f64, f64)>,
     range: Range,
     shapes: Vec<(u64, u64)>,
     /// The median relative error on left-out points of either kind, the affine one first; `None` for one that could not predict them all.
@@ -129,9 +131,10 @@ impl Predictor {
     /// # Errors
     /// [`Silent`].
     pub fn new(points: &[Point], quantity: Quantity) -> Result<Self, Silent> {
+        let value = |point: &Point| value(point, quantity);
         let known: Vec<&Point> = points
             .iter()
-            .filter(|point| value(point, quantity).is_some())
+            .filter(|point| value(point).is_some())
             .collect();
         let shapes: BTreeSet<(u64, u64)> = known.iter().map(|point| point.load.shape()).collect();
         if shapes.len() < FOLDS_MIN {
@@ -142,10 +145,10 @@ impl Predictor {
         let fold = |kind: Kind, shape: (u64, u64)| {
             let (out, rest): (Vec<&Point>, Vec<&Point>) =
                 known.iter().partition(|point| point.load.shape() == shape);
-            let model = Fitted::new(&rest, kind, quantity);
+            let model = Fitted::new(&rest, kind, quantity, &value);
             let error = |point: &&Point| {
                 let predicted = model.as_ref()?.of(&point.load)?;
-                Some((value(point, quantity)? / predicted).ln())
+                Some((value(point)? / predicted).ln())
             };
             Fold {
                 errors: out.iter().map(error).collect(),
@@ -171,9 +174,13 @@ impl Predictor {
         let all: Vec<Point> = known.iter().map(|&point| point.clone()).collect();
         Ok(Self {
             kind,
-            fitted: Fitted::new(&known, kind, quantity).ok_or(Silent::NoFit)?,
+            fitted: Fitted::new(&known, kind, quantity, &value).ok_or(Silent::NoFit)?,
             folds,
             spread: spread(&known, quantity),
+            around_zero: match quantity {
+                Quantity::Time => Vec::new(),
+                Quantity::HostTime => known.iter().filter_map(|it| around_zero(it)).collect(),
+            },
             range: Range::of(&all).ok_or(Silent::NoFit)?,
             shapes: shapes.into_iter().collect(),
             errors: errors.map(|error| error.map(|(median, _)| median)),
@@ -226,6 +233,21 @@ impl Predictor {
         }
     }
 
+    /// The smallest difference that can be told at a load. Times are counted in nanoseconds. CPU time that lies around zero scatters by more the longer a
+    /// job is, so what is known of jobs up to the next larger one counts.
+    fn resolution_ns(&self, load: &Load) -> f64 {
+        let bytes = self
+            .shapes
+            .iter()
+            .map(|(items, size)| *items as f64 * *size as f64);
+        let larger = bytes.filter(|&bytes| bytes >= load.job_bytes());
+        let next = larger.fold(f64::INFINITY, f64::min);
+        let around_zero = self.around_zero.iter().filter(|(bytes, _)| *bytes <= next);
+        around_zero
+            .map(|(_, longest)| *longest)
+            .fold(RESOLUTION_NS, f64::max)
+    }
+
     /// The quantity at a load, with its interval.
     ///
     /// # Errors
@@ -245,21 +267,27 @@ impl Predictor {
             }
         }
         let estimate = jackknife_plus(value, &missed).widened(self.spread);
+        let resolution_ns = self.resolution_ns(load);
         Ok(Estimate {
-            low: (estimate.low - RESOLUTION_NS).max(0.0),
-            high: estimate.high + RESOLUTION_NS,
+            low: (estimate.low - resolution_ns).max(0.0),
+            high: estimate.high + resolution_ns,
             ..estimate
         })
     }
 }
 
 impl Fitted {
-    fn new(points: &[&Point], kind: Kind, quantity: Quantity) -> Option<Self> {
+    fn new(
+        points: &[&Point],
+        kind: Kind,
+        quantity: Quantity,
+        value: &dyn Fn(&Point) -> Option<f64>,
+    ) -> Option<Self> {
         match (kind, quantity) {
             (Kind::Affine, Quantity::Time) => Service::fit(points).map(Self::Time),
             (Kind::Affine, Quantity::HostTime) => {
                 let equation = |point: &&Point| {
-                    let value = value(point, quantity)?;
+                    let value = value(point)?;
                     Some(Equation {
                         coefficients: [1.0, point.load.batch as f64, point.load.job_bytes()],
                         value,
@@ -272,10 +300,7 @@ impl Fitted {
             (Kind::Lines, _) => {
                 let knots = points.iter().filter_map(|point| {
                     let load = &point.load;
-                    Some((
-                        [load.in_flight(), load.batch, load.size],
-                        value(point, quantity)?,
-                    ))
+                    Some(([load.in_flight(), load.batch, load.size], value(point)?))
                 });
                 Some(Self::Lines(knots.collect()))
             }
@@ -294,12 +319,22 @@ impl Fitted {
     }
 }
 
-/// A point's value; nothing below a nanosecond, which is less than can be told.
+/// A point's value; nothing below what can be told.
 fn value(point: &Point, quantity: Quantity) -> Option<f64> {
     match quantity {
         Quantity::Time => Some(point.job_ns),
-        Quantity::HostTime => point.host_ns.map(|ns| ns.max(1.0)),
+        Quantity::HostTime => {
+            let least = around_zero(point).map_or(RESOLUTION_NS, |(_, longest)| longest);
+            point.host_ns.map(|ns| ns.max(least))
+        }
     }
+}
+
+/// Bytes of a point's job, and the longest of its runs of CPU time, where these reach to zero or below. CPU time is a difference of two measured ones: nothing
+/// smaller than such runs are is known.
+fn around_zero(point: &Point) -> Option<(f64, f64)> {
+    let (low, high) = ends(&point.host_runs_ns)?;
+    (low <= 0.0).then(|| (point.load.job_bytes(), high.max(-low).max(RESOLUTION_NS)))
 }
 
 /// The median relative error and the mean squared one of left-out points; `None` if one could not be predicted.
@@ -312,7 +347,7 @@ fn mean_error(folds: &[Fold]) -> Option<(f64, f64)> {
 }
 
 /// The spread of runs: half the width of the interval of a load's runs, as a difference of logarithms, the median over loads. Runs of one load that was
-/// measured several times are pooled.
+/// measured several times are pooled; of fewer than have an interval it is the range. A single run has none.
 fn spread(points: &[&Point], quantity: Quantity) -> f64 {
     let mut by_load: BTreeMap<(u64, u64, u64, u64), Vec<f64>> = BTreeMap::new();
     for point in points {
@@ -324,8 +359,18 @@ fn spread(points: &[&Point], quantity: Quantity) -> f64 {
         });
     }
     let halves = by_load.values().filter_map(|runs| {
-        let (low, high) = median_ci95(runs).filter(|(low, _)| *low > 0.0)?;
-        Some((high / low).ln() / 2.0)
+        let (low, high) = ends(runs)?;
+        (runs.len() > 1 && low > 0.0).then(|| (high / low).ln() / 2.0)
     });
     median(&halves.collect::<Vec<f64>>()).unwrap_or(0.0)
+}
+
+/// The interval of the median of runs; of too few to have one their range. `None` of nothing.
+fn ends(runs: &[f64]) -> Option<(f64, f64)> {
+    let range = || {
+        let low = runs.iter().copied().min_by(f64::total_cmp)?;
+        let high = runs.iter().copied().max_by(f64::total_cmp)?;
+        Some((low, high))
+    };
+    median_ci95(runs).or_else(range)
 }

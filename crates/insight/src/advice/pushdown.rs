@@ -20,22 +20,6 @@ pub struct Tables {
     pub filter_rows_per_s: f64,
 }
 
-/// The selectivities between which the answer changes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Crossing {
-    /// Pushing is faster at every selectivity.
-    Always,
-    /// Fetching is.
-    Never,
-    /// Pushing is faster below `low` for certain, and above `high` never.
-    Between {
-        /// Below this selectivity even the sum of scan and transfer is shorter than the fetch.
-        low: f64,
-        /// Above it even the longer one of them is longer.
-        high: f64,
-    },
-}
-
 impl Tables {
     /// Refuses what is no table.
     ///
@@ -72,26 +56,6 @@ impl Tables {
         let sent = selectivity * self.rows * self.row_bytes / self.link_bytes_per_s;
         bounds(self.rows / self.scan_rows_per_s, sent)
     }
-
-    /// The selectivities between which the answer changes.
-    pub fn crossing(&self) -> Crossing {
-        let fetch = self.fetch_s();
-        let scan_s = self.rows / self.scan_rows_per_s;
-        let full_s = self.rows * self.row_bytes / self.link_bytes_per_s;
-        // The push's sum reaches the fetch's least, and its longer part the fetch's most.
-        let low = ((fetch.low - scan_s) / full_s).clamp(0.0, 1.0);
-        let high = match scan_s >= fetch.high {
-            true => 0.0,
-            false => (fetch.high / full_s).min(1.0),
-        };
-        if low >= 1.0 {
-            Crossing::Always
-        } else if high <= 0.0 {
-            Crossing::Never
-        } else {
-            Crossing::Between { low, high }
-        }
-    }
 }
 
 /// Two things that may be done at once: the middle of the bounds, and these.
@@ -127,24 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_crossing_lies_where_the_bounds_meet() {
-        let Crossing::Between { low, high } = TABLE.crossing() else {
-            panic!("it crosses");
-        };
-        // Sum of pushing at `low` is the fetch's least; transfer alone at `high` its most.
-        assert!((TABLE.push_s(low).high - TABLE.fetch_s().low).abs() < 1e-9);
-        assert!((TABLE.push_s(high).low - TABLE.fetch_s().high).abs() < 1e-9);
-        assert!(low < high);
-        let slow = Tables {
-            scan_rows_per_s: 1e6,
-            ..TABLE
-        };
-        assert_eq!(slow.crossing(), Crossing::Never);
-        let narrow_rows = Tables {
-            row_bytes: 1.0,
-            ..TABLE
-        };
-        assert_eq!(narrow_rows.crossing(), Crossing::Always);
+    fn what_is_no_table_is_refused() {
         let wrong = Tables {
             link_bytes_per_s: 0.0,
             ..TABLE

@@ -5,7 +5,7 @@ use super::least_squares::{self, Equation};
 use super::load::{Load, Point};
 
 /// Most numbers of lanes that are tried one by one.
-const LANES_MAX: u64 = 64;
+pub(super) const LANES_MAX: u64 = 64;
 /// Rounds in which points may change from one bound to another.
 const ROUNDS_MAX: usize = 12;
 /// The number of jobs of a segment for each that is in flight, by the harness, where memory allows.
@@ -89,7 +89,7 @@ impl Service {
     }
 
     fn with_lanes(points: &[&Point], lanes: Option<u64>, has_shared: bool) -> Option<Self> {
-        let is_exact = are_exact(points);
+        let is_exact = points.iter().all(|point| point.is_exact);
         let mut fitted: Option<Self> = None;
         for _ in 0..ROUNDS_MAX {
             let equations: Vec<Equation<5>> = points
@@ -139,7 +139,7 @@ impl Service {
     }
 
     fn squares_of(&self, points: &[&Point]) -> f64 {
-        let is_exact = are_exact(points);
+        let is_exact = points.iter().all(|point| point.is_exact);
         let error = |point: &&Point| {
             let predicted = self.time_by_job(&point.load, point.segment_jobs);
             ((predicted - point.job_ns) / scale(point, is_exact)).powi(2)
@@ -215,12 +215,6 @@ fn bounds(lanes: Option<u64>, load: &Load, segment_jobs: u64) -> [Option<Factors
             shared: 1.0,
         }),
     ]
-}
-
-/// True if no run differs from another: times of a model, whose one error is that they are whole nanoseconds.
-fn are_exact(points: &[&Point]) -> bool {
-    let same = |point: &&Point| point.runs_ns.iter().all(|run| *run == point.runs_ns[0]);
-    points.iter().all(same)
 }
 
 /// The error that counts as one: a nanosecond of exact times, of others the time itself, because they scatter by a share of it.

@@ -14,6 +14,8 @@ const UNITS_OFF_MAX: f64 = 0.25;
 const LATENCY_OFF_MAX: f64 = 20.0;
 /// CPU time may exceed that of the machine's cores by this factor: clocks are not read at once.
 const CPU_OFF_MAX: f64 = 1.5;
+/// CPU time is what a core did not do of other work meanwhile, so a core that changes its pace makes it negative: by this share of a job's time at most.
+const CPU_BELOW_ZERO_MAX: f64 = 0.1;
 
 /// A backend on a machine, as records have it.
 #[derive(Clone, Debug)]
@@ -22,6 +24,8 @@ pub struct Side {
     pub backend: String,
     /// The machine: its label and its CPU.
     pub machine: String,
+    /// The state that the machine was in, and the program that measured: names and values.
+    pub state: Vec<(&'static str, String)>,
     /// Logical CPUs of the machine.
     pub cpus: u32,
     /// Who carries out its jobs.
@@ -53,20 +57,33 @@ fn refused<T>(record: &Record, why: impl std::fmt::Display) -> Result<T, Refusal
 }
 
 impl Side {
-    /// The side of these records, all of one backend.
+    /// The side of these records, all of one backend. Predictions among them, as a file that advice was written to has them, are left out with a note.
     ///
     /// # Errors
-    /// [`Refusal`]: a test that failed; figures that are emulated, published or predicted; several machines, states of one, operators or inputs;
+    /// [`Refusal`]: a test that failed; figures that are emulated or published; several machines, states of one, operators or inputs;
     /// times that are no times; units that do not fit each other.
     pub fn of(records: &[&Record]) -> Result<Self, Refusal> {
+        let is_predicted = |record: &&Record| record.evidence.kind() == "predicted";
+        let (predicted, records): (Vec<&Record>, Vec<&Record>) =
+            records.iter().copied().partition(is_predicted);
         let Some(first) = records.first() else {
-            return Err(Refusal("there are no records of this side".to_owned()));
+            return Err(Refusal(match predicted.len() {
+                0 => "there are no records of this side".to_owned(),
+                count => format!("its {count} records are predictions themselves"),
+            }));
         };
         let mut notes = Vec::new();
+        if !predicted.is_empty() {
+            notes.push(format!(
+                "{} predictions among the records of {} are left out",
+                predicted.len(),
+                text(first, "backend").unwrap_or_default()
+            ));
+        }
         let mut points = Vec::new();
         let executor = executor(first)?;
         let work = work(first);
-        for record in records {
+        for record in &records {
             evidence(record)?;
             alike(first, record)?;
             if self::executor(record)? != executor {
@@ -106,9 +123,13 @@ impl Side {
                 text(first, "backend").unwrap_or_default()
             )));
         }
+        if let Some(note) = single_runs(&points) {
+            notes.push(note);
+        }
         Ok(Self {
             backend: text(first, "backend").unwrap_or_default(),
             machine: machine(first),
+            state: state(first).into(),
             cpus: first.provenance.cpus.max(1),
             executor,
             evidence: first.evidence.clone(),
@@ -123,11 +144,39 @@ impl Side {
         self.points.iter().map(|point| point.id.clone()).collect()
     }
 
+    /// Bytes of the results of a job: an item's lie on the line between those of the next smaller and the next larger items that were measured.
+    pub fn bytes_out(&self, load: &Load) -> Option<f64> {
+        let mut known: Vec<(u64, f64)> = self
+            .points
+            .iter()
+            .filter_map(|point| Some((point.load.size, point.bytes_out?)))
+            .collect();
+        known.sort_unstable_by_key(|(size, _)| *size);
+        let &(below, few) = known.iter().rfind(|(size, _)| *size <= load.size)?;
+        let &(above, many) = known.iter().find(|(size, _)| *size >= load.size)?;
+        let share = (load.size - below) as f64 / (above - below).max(1) as f64;
+        Some(load.batch as f64 * (few + share * (many - few)))
+    }
+
     /// The most jobs in flight, and the threads with which they were, that were measured.
     pub fn deepest(&self) -> (u64, u64) {
         let loads = self.points.iter().map(|point| point.load);
         let deepest = loads.max_by_key(|load| (load.in_flight(), load.depth));
         deepest.map_or((1, 1), |load| (load.depth, load.threads))
+    }
+}
+
+/// A remark on loads of which there is one run: nobody knows by how much another would differ.
+fn single_runs(points: &[Point]) -> Option<String> {
+    let single = points.iter().filter(|point| {
+        let same = points.iter().filter(|other| other.load == point.load);
+        !point.is_exact && same.map(|other| other.runs_ns.len()).sum::<usize>() < 2
+    });
+    match single.count() {
+        0 => None,
+        loads => Some(format!(
+            "{loads} loads were run once: by how much runs of one differ is not in their intervals"
+        )),
     }
 }
 
@@ -167,20 +216,15 @@ const SWEPT: [&str; 8] = [
 
 /// Refuses a record that is not of the same backend, machine, state and work as the first.
 fn alike(first: &Record, record: &Record) -> Result<(), Refusal> {
-    let state = |record: &Record| {
-        let it = &record.provenance;
-        [
+    let of = |record: &Record| {
+        let own = [
             ("machine", machine(record)),
-            ("kernel", it.kernel.clone()),
-            ("CPU level", it.cpu_level.clone()),
-            ("CPUs", it.cpus.to_string()),
-            ("governor", it.governor.clone().unwrap_or_default()),
             ("evidence", record.evidence.kind().to_owned()),
             ("backend", text(record, "backend").unwrap_or_default()),
-            ("version of dpb", it.dpb_version.clone()),
-        ]
+        ];
+        own.into_iter().chain(state(record))
     };
-    for ((what, one), (_, other)) in state(first).into_iter().zip(state(record)) {
+    for ((what, one), (_, other)) in of(first).zip(of(record)) {
         if one != other {
             return refused(
                 record,
@@ -200,8 +244,20 @@ fn alike(first: &Record, record: &Record) -> Result<(), Refusal> {
     }
 }
 
-/// Everything but the load: operator, its parameters.
-fn work(record: &Record) -> Vec<(String, String)> {
+/// The state of a record's machine, and the program.
+fn state(record: &Record) -> [(&'static str, String); 5] {
+    let it = &record.provenance;
+    [
+        ("kernel", it.kernel.clone()),
+        ("CPU level", it.cpu_level.clone()),
+        ("CPUs", it.cpus.to_string()),
+        ("governor", it.governor.clone().unwrap_or_default()),
+        ("version of dpb", it.dpb_version.clone()),
+    ]
+}
+
+/// The work of a record: every parameter but the load and the backend, so operator, its parameters, input.
+pub fn work(record: &Record) -> Vec<(String, String)> {
     let parameters = record.parameters.iter();
     let fixed = parameters
         .filter(|(name, _)| !SWEPT.contains(&name.as_str()) && name.as_str() != "backend");
@@ -258,9 +314,13 @@ fn point(record: &Record, executor: Executor) -> Result<Point, Refusal> {
     check_latency(record, &load, job_ns)?;
     let host_runs_ns = host_runs(record, &load, job_ns)?;
     let latencies = record.samples.get("latency_ns");
+    let counted = |name: &str| record.counts.get(name).map(|&count| count as f64);
+    let items = counted("items").filter(|&items| items > 0.0);
     Ok(Point {
         load,
         job_ns,
+        is_exact: record.evidence.kind() == "simulated"
+            && runs_ns.iter().all(|run| *run == runs_ns[0]),
         runs_ns,
         segment_jobs: record
             .counts
@@ -269,6 +329,9 @@ fn point(record: &Record, executor: Executor) -> Result<Point, Refusal> {
             .unwrap_or(u64::MAX),
         host_ns: median(&host_runs_ns),
         host_runs_ns,
+        bytes_out: counted("bytes_out")
+            .zip(items)
+            .map(|(bytes, items)| bytes / items),
         latencies: latencies.and_then(|samples| samples.hdr.clone()),
         id: record.id.clone(),
     })
@@ -331,6 +394,15 @@ fn host_runs(record: &Record, load: &Load, job_ns: f64) -> Result<Vec<f64>, Refu
         return refused(record, "a run's CPU time is no number");
     }
     let cores = median(&by_job).unwrap_or(0.0) / job_ns;
+    let highest = by_job.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if !by_job.is_empty() && highest < -CPU_BELOW_ZERO_MAX * job_ns {
+        return refused(
+            record,
+            format!(
+                "its CPU time is negative in each run, {highest:.0} ns by job at most: it is no time"
+            ),
+        );
+    }
     match cores > f64::from(record.provenance.cpus.max(1)) * CPU_OFF_MAX {
         true => refused(
             record,

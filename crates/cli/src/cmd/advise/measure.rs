@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use dpb_core::measure::Record;
+use dpb_insight::advice::advisor::Prediction;
 use dpb_insight::advice::{Advice, Advisor, Goal, Load, Metric};
 
 use super::{Args, Wanted};
+use crate::Globals;
 use crate::cmd::replay;
 use crate::exit::Failure;
 
@@ -34,11 +36,12 @@ pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
             ("batch", numbers(&args.batches())),
             ("depth", numbers(depths)),
             ("threads", joined(threads.iter().copied())),
+            ("seed", args.seed.to_string()),
         ]));
         words.extend(runs(args, args.repeat.div_ceil(PASSES)));
         words.push("--host-cpu".to_owned());
         // Only a replay needs the times of single jobs.
-        if args.goal == Wanted::Slo {
+        if args.goal.replays() {
             words.push("--latency".to_owned());
         }
         records.extend(replay::again(&words)?);
@@ -46,47 +49,85 @@ pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
     Ok(records)
 }
 
-/// The command lines that measure what the checks predict: loads that differ in size alone share one, and both sides run in turns.
-pub(super) fn commands(args: &Args, advisor: &Advisor, advice: &Advice) -> Vec<Vec<String>> {
-    let mut groups: BTreeMap<(u64, u64, u64, u64), BTreeSet<u64>> = BTreeMap::new();
-    let both = advice.checks.iter();
-    for check in both {
-        for (at, load) in [(0, &check.host_load), (1, &check.device_load)] {
-            let group = groups.entry((at, load.batch, load.depth, load.threads));
-            group.or_default().insert(load.size);
-        }
+/// A command that measures what is predicted.
+#[derive(Clone, Debug)]
+pub(super) struct Command {
+    /// True if it measures the device.
+    pub(super) of_device: bool,
+    batch: u64,
+    depth: u64,
+    threads: u64,
+    /// Its words behind `dpb`.
+    pub(super) words: Vec<String>,
+}
+
+impl Command {
+    /// True if it measures this prediction.
+    pub(super) fn measures(&self, one: &Prediction) -> bool {
+        let load = &one.load;
+        (self.of_device, self.batch, self.depth, self.threads)
+            == (one.of_device, load.batch, load.depth, load.threads)
     }
-    let rate = match &advice.goal {
-        Goal::Slo { jobs_per_s, .. } => Some(*jobs_per_s),
-        _ => None,
-    };
-    let groups = groups.into_iter();
-    groups
-        .map(|((side, batch, depth, threads), sizes)| {
-            let backend = [&advisor.host.backend, &advisor.device.backend][side as usize];
-            let mut words = of_operator(args);
-            if args.operator.is_none() {
-                words[1] = operator(advisor);
-            }
-            words.extend(flags([
-                ("backend", backend.clone()),
-                ("size", joined(sizes.into_iter())),
-                ("batch", batch.to_string()),
-                ("depth", depth.to_string()),
-                ("threads", threads.to_string()),
-            ]));
-            words.extend(runs(args, args.repeat));
-            match (rate, args.goal) {
-                (Some(rate), _) => words.extend(flags([
-                    ("mode", "open".to_owned()),
-                    ("rate", rate.to_string()),
-                ])),
-                (None, Wanted::Cores) => words.push("--host-cpu".to_owned()),
-                _ => {}
-            }
-            words
-        })
-        .collect()
+}
+
+/// The commands that measure the predictions: the test of a side's own record, with other loads. Loads that differ in size alone share one.
+///
+/// # Errors
+/// If a side's record does not say how its test is run again.
+pub(super) fn commands(
+    args: &Args,
+    advice: &Advice,
+    predictions: &[Prediction],
+    of: &[Record; 2],
+    globals: &Globals,
+) -> Result<Vec<Command>, Failure> {
+    let mut groups: BTreeMap<(bool, u64, u64, u64), BTreeSet<u64>> = BTreeMap::new();
+    for Prediction {
+        of_device, load, ..
+    } in predictions
+    {
+        let group = groups.entry((*of_device, load.batch, load.depth, load.threads));
+        group.or_default().insert(load.size);
+    }
+    let mut commands = Vec::new();
+    for ((of_device, batch, depth, threads), sizes) in groups {
+        let mut instead = flags([
+            ("size", joined(sizes.into_iter())),
+            ("batch", batch.to_string()),
+            ("depth", depth.to_string()),
+            ("threads", threads.to_string()),
+        ]);
+        instead.extend(runs(args, args.repeat));
+        match &advice.goal {
+            Goal::Slo { jobs_per_s, .. } => instead.extend(flags([
+                ("mode", "open".to_owned()),
+                ("rate", jobs_per_s.to_string()),
+            ])),
+            Goal::Cores => instead.push("--host-cpu".to_owned()),
+            _ => {}
+        }
+        let record = &of[usize::from(of_device)];
+        let words = replay::words(record, globals.tasks, &instead).map_err(|why| {
+            let why = why.message;
+            Failure::check(format!(
+                "record {} names no test to check: {why}",
+                record.id
+            ))
+        })?;
+        // What the record measured beside its rate, the checks may not need.
+        let is_wanted = |word: &String| {
+            instead.contains(word)
+                || !["--latency", "--host-cpu", "--parameters="].contains(&word.as_str())
+        };
+        commands.push(Command {
+            of_device,
+            batch,
+            depth,
+            threads,
+            words: words.into_iter().filter(is_wanted).collect(),
+        });
+    }
+    Ok(commands)
 }
 
 /// The operator that the records are of.
@@ -107,17 +148,20 @@ fn of_operator(args: &Args) -> Vec<String> {
     words
 }
 
-fn runs(args: &Args, repeat: u64) -> Vec<String> {
-    // An open loop needs time for its tail.
-    let seconds = match args.goal {
+/// Seconds of a run. An open loop needs time for its tail.
+pub(super) fn seconds(args: &Args) -> f64 {
+    let length = match args.goal {
         Wanted::Slo => args.seconds.max(Duration::from_millis(200)),
         _ => args.seconds,
     };
+    length.as_secs_f64()
+}
+
+fn runs(args: &Args, repeat: u64) -> Vec<String> {
     flags([
-        ("seconds", seconds.as_secs_f64().to_string()),
+        ("seconds", seconds(args).to_string()),
         ("warm-up", args.warm_up.as_secs_f64().to_string()),
         ("repeat", repeat.to_string()),
-        ("seed", args.seed.to_string()),
     ])
 }
 
@@ -134,21 +178,21 @@ fn joined(numbers: impl Iterator<Item = u64>) -> String {
         .join(",")
 }
 
-/// The record of a load, among those that were measured.
-pub(super) fn found<'a>(records: &'a [Record], backend: &str, load: &Load) -> Option<&'a Record> {
-    let is = |record: &Record, name: &str, value: String| {
-        record
-            .parameters
-            .get(name)
-            .is_some_and(|own| own.to_string() == value)
+/// The record of a load, among those of one side that were measured.
+pub(super) fn found<'a>(records: &'a [Record], load: &Load) -> Option<&'a Record> {
+    let wanted = [
+        ("size", load.size),
+        ("batch", load.batch),
+        ("depth", load.depth),
+        ("threads", load.threads),
+    ];
+    let is = |record: &Record, name: &str, value: u64| {
+        let own = record.parameters.get(name);
+        own.is_some_and(|own| own.to_string() == value.to_string())
     };
-    records.iter().find(|record| {
-        is(record, "backend", backend.to_owned())
-            && is(record, "size", load.size.to_string())
-            && is(record, "batch", load.batch.to_string())
-            && is(record, "depth", load.depth.to_string())
-            && is(record, "threads", load.threads.to_string())
-    })
+    records
+        .iter()
+        .find(|record| wanted.iter().all(|(name, value)| is(record, name, *value)))
 }
 
 /// The runs of a figure by job, in nanoseconds.
@@ -162,7 +206,7 @@ pub(super) fn figures(record: &Record, metric: Metric, batch: u64) -> Vec<f64> {
     let values = values.into_iter().flatten().copied();
     let by_job = values.map(|value| match metric {
         Metric::Time => batch as f64 * 1e9 / value,
-        Metric::HostTime => (value * batch as f64).max(1.0),
+        Metric::HostTime => value * batch as f64,
         Metric::P99 => value,
     });
     by_job.collect()

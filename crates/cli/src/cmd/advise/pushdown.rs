@@ -3,10 +3,13 @@
 
 use dpb_core::Evidence;
 use dpb_core::measure::statistics::{median, median_ci95};
-use dpb_core::measure::{Ratio, Record, Summary};
+use dpb_core::measure::{Ratio, Record};
 use dpb_insight::advice::pushdown::Tables;
-use dpb_insight::advice::{Decided, Decision, Estimate, Held, Score, Threshold, Verdict};
+use dpb_insight::advice::{
+    Decided, Decision, Estimate, Held, Score, Threshold, Verdict, advisor, side,
+};
 
+use super::records::{prediction, single, with_ends};
 use super::{Args, Kept, score_line};
 use crate::Globals;
 use crate::cmd::replay;
@@ -19,6 +22,9 @@ const MEASURED: [f64; 2] = [0.001, 0.5];
 const HELD: [f64; 6] = [0.003, 0.01, 0.03, 0.1, 0.2, 0.4];
 /// Values of the axis.
 const GRID: usize = 40;
+/// The assumptions that the bounds rest on.
+const ASSUMES: &str = "scan and link may overlap or not: the bounds are the longer one and their sum; \
+    they are not calibrated: no share of measurements is promised to lie between them, and --verify counts how many do";
 
 /// One scheme at one selectivity.
 #[derive(Clone, Debug)]
@@ -28,7 +34,20 @@ struct Ran {
     rows: f64,
     bytes: f64,
     transfer_s: f64,
-    id: String,
+    record: Record,
+}
+
+/// The time that a scheme is predicted to take at a selectivity, over the link.
+#[derive(Clone, Debug)]
+struct Predicted {
+    selectivity: f64,
+    /// True of the scan at the storage, false of the fetch.
+    is_push: bool,
+    seconds: Estimate,
+    /// The decision, which is said once, of the scan at the storage.
+    verdict: Option<Verdict>,
+    /// All of it in a line, which is hashed.
+    line: String,
 }
 
 /// The time that was measured without a pace.
@@ -58,7 +77,11 @@ pub(super) fn run(args: &Args, kept: &mut Kept, globals: &Globals) -> Result<(),
     let decision = Decision {
         gains: grid().map(|share| (share, known.gain(share))).collect(),
     };
-    let hash = known.frozen();
+    let predictions = known.predictions(bits_per_s / 1e9);
+    let hash = advisor::frozen(predictions.iter().map(|one| one.line.as_str()));
+    for one in &predictions {
+        kept.keep(known.predicted(args, one, &hash))?;
+    }
     let said = verdict(&decision);
     let mut record = known.record(args, &decision, &said, &hash);
     let score = match args.verify {
@@ -91,16 +114,7 @@ fn grid() -> impl Iterator<Item = f64> {
 }
 
 fn verdict(decision: &Decision) -> String {
-    match (decision.everywhere(), decision.threshold()) {
-        (Some(verdict), _) => verdict.name().to_owned(),
-        (None, Threshold::UpTo(place)) => format!(
-            "move up to a selectivity of {} ({} to {})",
-            percent(place.at),
-            percent(place.low),
-            percent(place.high)
-        ),
-        _ => Verdict::TooClose.name().to_owned(),
-    }
+    decision.said(|share| format!("a selectivity of {}", percent(share)))
 }
 
 fn words(args: &Args, link_gbps: f64, selectivities: &[f64]) -> Vec<String> {
@@ -164,7 +178,7 @@ fn ran(records: &[Record], scheme: &str, selectivity: f64) -> Result<Ran, Failur
         rows: by_run("rows"),
         bytes: by_run("wire_bytes_from_agent") + by_run("bulk_bytes_from_agent"),
         transfer_s: median(&values("transfer_s")).unwrap_or(0.0),
-        id: record.id.clone(),
+        record: record.clone(),
         runs_s,
     })
 }
@@ -223,9 +237,82 @@ impl Known {
         }
     }
 
-    fn frozen(&self) -> String {
-        let lines = HELD.map(|share| format!("{share} {:?}\n", self.seconds(share)));
-        dpb_insight::advice::advisor::hash_of(&lines.concat())
+    /// The predictions for the selectivities that are held out.
+    fn predictions(&self, link_gbps: f64) -> Vec<Predicted> {
+        let mut all = Vec::new();
+        for selectivity in HELD {
+            let seconds = self.seconds(selectivity);
+            for (is_push, seconds) in [false, true].into_iter().zip(seconds) {
+                let verdict = is_push.then(|| Verdict::of(&self.gain(selectivity)));
+                let line = format!(
+                    "{} selectivity={selectivity} link_gbps={link_gbps} run_s={:e} low={:e} high={:e}{}",
+                    if is_push { "dpb" } else { "fetch" },
+                    seconds.value,
+                    seconds.low,
+                    seconds.high,
+                    verdict.map_or(String::new(), |verdict| format!(" {}", verdict.name()))
+                );
+                all.push(Predicted {
+                    selectivity,
+                    is_push,
+                    seconds,
+                    verdict,
+                    line,
+                });
+            }
+        }
+        all
+    }
+
+    /// A prediction as a record: its test's parameters but for the condition, which is looked for when the test runs.
+    fn predicted(&self, args: &Args, one: &Predicted, hash: &str) -> Record {
+        let gbps = args.link.unwrap_or(0.0) / 1e9;
+        let of = match one.is_push {
+            true => &self.push[0].record,
+            false => &self.fetch[0].record,
+        };
+        let mut record = prediction(of, self.evidence(), &words(args, gbps, &HELD))
+            .with("selectivity", one.selectivity)
+            .with("link_gbps", gbps);
+        record.parameters.remove("where");
+        with_ends(&mut record, "run_s", &one.seconds, "");
+        let mut say = |name: &str, text: String| record.findings.insert(name.to_owned(), text);
+        if let Some(verdict) = one.verdict {
+            say("verdict", verdict.name().to_owned());
+        }
+        say("frozen", one.line.clone());
+        say("sha256", hash.to_owned());
+        record
+    }
+
+    /// The command that measures the predictions.
+    fn command(&self, args: &Args) -> String {
+        let gbps = args.link.unwrap_or(0.0) / 1e9;
+        format!(
+            "dpb {}  # on {}",
+            words(args, gbps, &HELD).join(" "),
+            side::machine(&self.fetch[0].record)
+        )
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &Ran> {
+        self.fetch.iter().chain(&self.push)
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::Predicted {
+            model: "bounds of fetch and scan".to_owned(),
+            from: self.runs().map(|ran| ran.record.id.clone()).collect(),
+        }
+    }
+
+    /// Assumptions, and remarks on the records that it rests on.
+    fn assumptions(&self) -> String {
+        let mut said = vec![ASSUMES.to_owned()];
+        let records = self.runs().map(|ran| &ran.record);
+        let disturbed = records.filter(|it| it.stability.as_ref().is_some_and(|it| it.disturbed));
+        said.extend(disturbed.map(|it| format!("record {} was disturbed by other work", it.id)));
+        said.join("; ")
     }
 
     fn score(&self, paced: &[Record]) -> Result<Score, Failure> {
@@ -259,16 +346,7 @@ impl Known {
     }
 
     fn record(&self, args: &Args, decision: &Decision, said: &str, hash: &str) -> Record {
-        let evidence = Evidence::Predicted {
-            model: "bounds of fetch and scan".to_owned(),
-            from: self
-                .fetch
-                .iter()
-                .chain(&self.push)
-                .map(|ran| ran.id.clone())
-                .collect(),
-        };
-        let mut record = Record::new("advise", evidence, args.seed)
+        let mut record = Record::new("advise", self.evidence(), args.seed)
             .with("goal", "pushdown")
             .with("link", args.link.unwrap_or(0.0))
             .with("sf", args.sf)
@@ -277,12 +355,8 @@ impl Known {
         for (name, text) in [
             ("verdict", said.to_owned()),
             ("sha256", hash.to_owned()),
-            (
-                "assumes",
-                "scan and link may overlap or not: the bounds are the longer one and their sum"
-                    .to_owned(),
-            ),
-            ("would_prove_it_wrong", command(args)),
+            ("assumes", self.assumptions()),
+            ("would_prove_it_wrong", self.command(args)),
         ] {
             record.findings.insert(name.to_owned(), text);
         }
@@ -292,22 +366,11 @@ impl Known {
                 ("threshold_selectivity_low", place.low),
                 ("threshold_selectivity_high", place.high),
             ] {
-                let single = Summary {
-                    median: value,
-                    ci95_low: None,
-                    ci95_high: None,
-                    samples: 1,
-                };
-                record.summary.insert(name.to_owned(), single);
+                record.summary.insert(name.to_owned(), single(value));
             }
         }
         record
     }
-}
-
-fn command(args: &Args) -> String {
-    let gbps = args.link.unwrap_or(0.0) / 1e9;
-    format!("dpb {}", words(args, gbps, &HELD).join(" "))
 }
 
 fn add_score(record: &mut Record, score: &Score) {
@@ -344,9 +407,10 @@ fn text(known: &Known, args: &Args, said: &str, hash: &str, score: Option<&Score
     }
     let gbps = args.link.unwrap_or(0.0) / 1e9;
     let mut text = format!(
-        "predicates of lineitem at the storage, {gbps} Gbit/s: {said}\n\n{}\nwould prove it wrong (sha256 {hash}):\n  {}\n",
+        "predicates of lineitem at the storage, {gbps} Gbit/s: {said}\n\n{}\nassumes: {}\nwould prove it wrong (sha256 {hash}):\n  {}\n",
         table.to_text(),
-        command(args)
+        known.assumptions(),
+        known.command(args)
     );
     if let Some(score) = score {
         text.push_str(&format!("\nmeasured: {}\n", score_line(score)));

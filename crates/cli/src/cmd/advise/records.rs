@@ -1,10 +1,12 @@
 //! Advice as records: a prediction for each test that would prove it wrong, under that test's own parameters, and the advice itself.
 
 use dpb_core::Evidence;
-use dpb_core::measure::{Record, Summary, Value};
-use dpb_insight::advice::{Advice, Advisor, Goal, Load, Metric, Prices, Score, Threshold, knob};
+use dpb_core::measure::{Provenance, Record, Summary};
+use dpb_insight::advice::{
+    Advice, Advisor, Estimate, Goal, Prices, Score, Threshold, Verdict, knob,
+};
 
-use super::{Args, measure};
+use super::{Answer, measure};
 
 /// The records that predictions rest on.
 fn evidence(advisor: &Advisor) -> Evidence {
@@ -13,7 +15,7 @@ fn evidence(advisor: &Advisor) -> Evidence {
     from.extend(advisor.device.ids());
     Evidence::Predicted {
         model: format!(
-            "two bounds and a replay; {}: {}; {}: {}",
+            "two bounds and a replay; host {}: {}; device {}: {}",
             advisor.host.backend,
             kind(false),
             advisor.device.backend,
@@ -24,7 +26,7 @@ fn evidence(advisor: &Advisor) -> Evidence {
 }
 
 /// A figure that is one value.
-fn single(value: f64) -> Summary {
+pub(super) fn single(value: f64) -> Summary {
     Summary {
         median: value,
         ci95_low: None,
@@ -33,103 +35,73 @@ fn single(value: f64) -> Summary {
     }
 }
 
-/// A record for each side of each check: the test's parameters, the predicted figure, and its 90 % interval beside it.
-pub(super) fn predicted(
-    args: &Args,
-    advisor: &Advisor,
-    advice: &Advice,
-    hash: &str,
-) -> Vec<Record> {
-    let commands = measure::commands(args, advisor, advice);
-    let mut records: Vec<Record> = Vec::new();
-    for check in &advice.checks {
-        for (side, load, estimate) in [
-            (&advisor.host, &check.host_load, &check.host),
-            (&advisor.device, &check.device_load, &check.device),
-        ] {
-            if measure::found(&records, &side.backend, load).is_some()
-                || !estimate.value.is_finite()
-            {
-                continue;
-            }
-            let mut record = Record::new("op", evidence(advisor), args.seed);
-            for (name, value) in &side.work {
-                record.parameters.insert(name.clone(), typed(value));
-            }
-            record = with_load(record.with("backend", side.backend.as_str()), load, args);
-            if let Goal::Slo { jobs_per_s, .. } = advice.goal {
-                record = record.with("mode", "open").with("rate", jobs_per_s);
-            }
-            let by_item = |ns: f64| ns / load.batch as f64;
-            let per_s = |ns: f64| load.batch as f64 * 1e9 / ns;
-            type Figure<'a> = (&'static str, &'a dyn Fn(f64) -> f64, bool);
-            let (name, of, turns): Figure<'_> = match check.metric {
-                Metric::Time => ("items_per_s", &per_s, true),
-                Metric::HostTime => ("host_cpu_ns_per_item", &by_item, false),
-                Metric::P99 => ("latency_ns_p99", &|ns| ns, false),
-            };
-            let (low, high) = match turns {
-                true => (of(estimate.high), of(estimate.low)),
-                false => (of(estimate.low), of(estimate.high)),
-            };
-            let figures = [
-                (name.to_owned(), of(estimate.value)),
-                (format!("{name}_low90"), low),
-                (format!("{name}_high90"), high),
-            ];
-            for (name, value) in figures {
-                if value.is_finite() {
-                    record.summary.insert(name, single(value));
-                }
-            }
-            let own = |words: &&Vec<String>| {
-                let has = |flag: String| words.contains(&flag);
-                has(format!("--backend={}", side.backend))
-                    && has(format!("--depth={}", load.depth))
-                    && has(format!("--threads={}", load.threads))
-            };
-            if let Some(words) = commands.iter().find(own) {
-                let dpb = ["dpb".to_owned()];
-                record.provenance.command = dpb.into_iter().chain(words.clone()).collect();
-            }
-            record
-                .findings
-                .insert("verdict".to_owned(), check.verdict.name().to_owned());
-            record.findings.insert("sha256".to_owned(), hash.to_owned());
-            records.push(record);
+/// A figure and both ends of its interval, as far as they are numbers; `share` is behind the names of the ends: `90` of an interval of 90 %.
+pub(super) fn with_ends(record: &mut Record, name: &str, estimate: &Estimate, share: &str) {
+    for (name, value) in [
+        (name.to_owned(), estimate.value),
+        (format!("{name}_low{share}"), estimate.low),
+        (format!("{name}_high{share}"), estimate.high),
+    ] {
+        if value.is_finite() {
+            record.summary.insert(name, single(value));
         }
     }
-    records
 }
 
-fn with_load(record: Record, load: &Load, args: &Args) -> Record {
+/// A prediction about the test of `of` under other parameters: on its machine, by this command.
+pub(super) fn prediction(of: &Record, evidence: Evidence, words: &[String]) -> Record {
+    let mut record = Record::new(&of.task, evidence, of.provenance.seed);
+    let dpb = ["dpb".to_owned()];
+    record.parameters = of.parameters.clone();
+    record.provenance = Provenance {
+        run: record.provenance.run,
+        started_unix_s: record.provenance.started_unix_s,
+        command: dpb.into_iter().chain(words.iter().cloned()).collect(),
+        ..of.provenance.clone()
+    };
     record
-        .with("size", load.size)
-        .with("batch", load.batch)
-        .with("threads", load.threads)
-        .with("depth", load.depth)
-        .with("mode", "closed")
-        .with("seconds", args.seconds.as_secs_f64())
-        .with("repeat", args.repeat)
 }
 
-/// A parameter's text as the value that it was.
-fn typed(text: &str) -> Value {
-    match text.parse::<i64>() {
-        Ok(number) => Value::Int(number),
-        Err(_) => Value::Text(text.to_owned()),
-    }
+/// A record for each prediction: the test's parameters, the figure with its 90 % interval, and the line that is hashed.
+pub(super) fn predicted(answer: &Answer<'_>) -> Vec<Record> {
+    let of_prediction = answer.predictions.iter().map(|one| {
+        let command = answer.commands.iter().find(|it| it.measures(one));
+        let words = command.map_or(&[][..], |command| &command.words);
+        let of = &answer.of[usize::from(one.of_device)];
+        let mut record = prediction(of, evidence(&answer.advisor), words)
+            .with("size", one.load.size)
+            .with("batch", one.load.batch)
+            .with("threads", one.load.threads)
+            .with("depth", one.load.depth)
+            .with("seconds", measure::seconds(answer.args))
+            .with("repeat", answer.args.repeat);
+        if let Goal::Slo { jobs_per_s, .. } = answer.advice.goal {
+            record = record.with("mode", "open").with("rate", jobs_per_s);
+        }
+        with_ends(&mut record, one.figure, &one.estimate, "90");
+        let mut say = |name: &str, text: String| record.findings.insert(name.to_owned(), text);
+        if let Some(verdict) = one.verdict {
+            say("verdict", verdict.name().to_owned());
+        }
+        say("frozen", one.line.clone());
+        say("sha256", answer.hash.clone());
+        record
+    });
+    of_prediction.collect()
 }
 
 /// The advice as a record.
 pub(super) fn advice(
-    args: &Args,
-    advisor: &Advisor,
-    advice: &Advice,
-    hash: &str,
+    answer: &Answer<'_>,
     score: Option<&Score>,
     prices: Option<&Prices>,
 ) -> Record {
+    let Answer {
+        args,
+        advisor,
+        advice,
+        ..
+    } = answer;
     let operator = measure::operator(advisor);
     let mut record = Record::new("advise", evidence(advisor), args.seed)
         .with("operator", operator.as_str())
@@ -145,12 +117,9 @@ pub(super) fn advice(
         record.findings.insert(name.to_owned(), text);
     };
     say("verdict", advice.verdict());
-    say("sha256", hash.to_owned());
+    say("sha256", answer.hash.clone());
     say("assumes", advice.assumptions.join("; "));
-    say(
-        "would_prove_it_wrong",
-        super::command_of(args, advisor, advice).join("\n"),
-    );
+    say("would_prove_it_wrong", answer.command_lines().join("\n"));
     if let Some(last) = advice.at.last() {
         say("bound", last.bound.name().to_owned());
     }
@@ -158,15 +127,24 @@ pub(super) fn advice(
         let text = format!("items of {size:.0} B, where the decision's interval is widest");
         say("measure_next", text);
     }
-    let knobs = knob::lines(&operator, &advice.threshold, advice.device_share);
+    // A share is set where the split is sure to be better.
+    let last = advice.at.last().map(|at| Verdict::of(&at.gain));
+    let share = advice.device_share.filter(|_| last == Some(Verdict::Move));
+    let knobs = knob::lines(&operator, &advice.threshold, share);
     if !knobs.is_empty() {
         say("knob", knobs.join("; "));
     }
     for (name, text) in &advice.findings {
         say(name, text.clone());
     }
-    if let (Some(prices), Some(cores)) = (prices, advice.cores_freed) {
-        say("price", prices.sentence(cores));
+    if let Some(prices) = prices {
+        say(
+            "price",
+            match advice.cores_freed {
+                Some(cores) => prices.sentence(cores),
+                None => "not known, because the cores that are freed are not".to_owned(),
+            },
+        );
     }
     if let Some(score) = score {
         say("score", super::score_line(score));

@@ -3,21 +3,15 @@
 use std::fmt::Write;
 
 use dpb_core::measure::Record;
-use dpb_insight::advice::{Advice, Advisor, Estimate, Goal, Score, Threshold, Verdict};
+use dpb_insight::advice::{Advice, Estimate, Goal, Score, Threshold, Verdict};
 
-use super::{Args, command_of, measure, score_line};
+use super::{Answer, measure, score_line};
 use crate::output::{Column, Table, short_ns};
 use crate::report::pays::bytes;
 
 /// The advice.
-pub(super) fn text(
-    args: &Args,
-    advisor: &Advisor,
-    advice: &Advice,
-    hash: &str,
-    score: Option<&Score>,
-    record: &Record,
-) -> String {
+pub(super) fn text(answer: &Answer<'_>, score: Option<&Score>, record: &Record) -> String {
+    let (advisor, advice) = (&answer.advisor, &answer.advice);
     let mut text = format!(
         "{} of {} from {} to {}: {}\n",
         measure::operator(advisor),
@@ -25,8 +19,8 @@ pub(super) fn text(
             1 => "1 item".to_owned(),
             batch => format!("{batch} items"),
         },
-        advisor.host.backend,
-        advisor.device.backend,
+        answer.name(false),
+        answer.name(true),
         advice.verdict()
     );
     if let Threshold::From(place) | Threshold::UpTo(place) = &advice.threshold {
@@ -51,6 +45,8 @@ pub(super) fn text(
         ("split", "split"),
         ("cores freed", "cores_freed"),
         ("price", "price"),
+        ("limit", "limit"),
+        ("capacity", "capacity"),
         ("rates", "rate_threshold"),
         ("setting", "knob"),
         ("assumes", "assumes"),
@@ -70,10 +66,11 @@ pub(super) fn text(
     );
     let _ = write!(
         text,
-        "\nwould prove it wrong (sha256 {hash}):\n{}",
+        "\nwould prove it wrong (sha256 {}):\n{}",
+        answer.hash,
         checks(advice).to_text()
     );
-    for command in command_of(args, advisor, advice) {
+    for command in answer.command_lines() {
         let _ = writeln!(text, "  {command}");
     }
     if let Some(score) = score {
@@ -113,10 +110,14 @@ fn sizes(advice: &Advice) -> Table {
         Goal::Slo { .. } => "p99",
         _ => "time a job",
     };
+    let device = match advice.goal {
+        Goal::Split => "both",
+        _ => "device",
+    };
     let mut table = Table::new([
         Column::right("size"),
         Column::right(format!("host, {of}")),
-        Column::right(format!("device, {of}")),
+        Column::right(format!("{device}, {of}")),
         Column::right("gain"),
         Column::right("90 % interval"),
         Column::left("advice"),

@@ -3,9 +3,9 @@
 use dpb_core::measure::provenance::Machine;
 use dpb_core::measure::statistics::median;
 use dpb_core::measure::{Outcome, Ratio, Record};
-use dpb_insight::advice::{Advice, Advisor, Check, Decided, Estimate, Goal, Held, Metric, Score};
+use dpb_insight::advice::{Check, Decided, Estimate, Goal, Held, Metric, Score, side};
 
-use super::{Args, Kept, measure};
+use super::{Answer, Kept, measure};
 use crate::cmd::replay;
 use crate::exit::Failure;
 
@@ -13,12 +13,8 @@ use crate::exit::Failure;
 ///
 /// # Errors
 /// If a side was measured on another machine, or there is no point to check.
-pub(super) fn score(
-    args: &Args,
-    advisor: &Advisor,
-    advice: &Advice,
-    kept: &mut Kept,
-) -> Result<Score, Failure> {
+pub(super) fn score(answer: &Answer<'_>, kept: &mut Kept) -> Result<Score, Failure> {
+    let (advisor, advice) = (&answer.advisor, &answer.advice);
     let here = Machine::look();
     let here = format!("{}, {}", here.host, here.cpu_model);
     for side in [&advisor.host, &advisor.device] {
@@ -34,40 +30,50 @@ pub(super) fn score(
             "there is no size between the measured ones that could be held out",
         ));
     }
-    let mut records = Vec::new();
-    for words in measure::commands(args, advisor, advice) {
-        records.extend(replay::again(&words)?);
+    let mut records: [Vec<Record>; 2] = [Vec::new(), Vec::new()];
+    for command in &answer.commands {
+        records[usize::from(command.of_device)].extend(replay::again(&command.words)?);
     }
-    for record in &records {
-        kept.keep(record.clone())?;
+    for (of_device, own) in [false, true].into_iter().zip(&records) {
+        for record in own {
+            kept.keep(record.clone())?;
+            if side::work(record) != answer.side(of_device).work {
+                return Err(Failure::check(format!(
+                    "record {} is of other work than the advice: {:?}, not {:?}",
+                    record.id,
+                    side::work(record),
+                    answer.side(of_device).work
+                )));
+            }
+        }
     }
     let (mut held, mut decided) = (Vec::new(), Vec::new());
     for check in &advice.checks {
-        judge(advisor, advice, check, &records, &mut held, &mut decided)?;
+        judge(answer, check, &records, &mut held, &mut decided)?;
     }
     Ok(Score::of(&held, &decided))
 }
 
 fn judge(
-    advisor: &Advisor,
-    advice: &Advice,
+    answer: &Answer<'_>,
     check: &Check,
-    records: &[Record],
+    records: &[Vec<Record>; 2],
     held: &mut Vec<Held>,
     decided: &mut Vec<Decided>,
 ) -> Result<(), Failure> {
     let mut sides = Vec::new();
-    for (backend, load, predicted) in [
-        (&advisor.host.backend, &check.host_load, check.host),
-        (&advisor.device.backend, &check.device_load, check.device),
+    for (of_device, load, predicted) in [
+        (false, &check.host_load, check.host),
+        (true, &check.device_load, check.device),
     ] {
+        let backend = &answer.side(of_device).backend;
         let name = format!(
             "{backend}, {} x {} B, {} in flight",
             load.batch,
             load.size,
             load.in_flight()
         );
-        let record = measure::found(records, backend, load);
+        let record = measure::found(&records[usize::from(of_device)], load);
         let record = record.ok_or_else(|| Failure::check(format!("{name} was not measured")))?;
         if let Outcome::Failed { reason } | Outcome::Unsupported { reason } = &record.outcome {
             return Err(Failure::check(format!("{name}: {reason}")));
@@ -78,6 +84,8 @@ fn judge(
                 "{name}: its record has no such figure"
             )));
         };
+        // CPU time around zero: less than a nanosecond cannot be told, and a ratio of such runs has no interval.
+        let measured = measured.max(1.0);
         // A host that is asked at several of the device's depths is one prediction.
         if held.iter().all(|known| known.name != name) && predicted.value.is_finite() {
             held.push(Held {
@@ -89,13 +97,19 @@ fn judge(
         sides.push((name, runs, measured));
     }
     let (host, device) = (&sides[0], &sides[1]);
-    let truth = match &advice.goal {
-        Goal::Slo { limit_ns, .. } => gain_over_limit(*limit_ns, &device.1, device.2),
+    let truth = match &answer.advice.goal {
+        // As predicted: what lies beyond the limit is all alike.
+        Goal::Slo { limit_ns, .. } => {
+            let in_time = |ns: f64| ns.min(*limit_ns);
+            let runs = |side: &[f64]| side.iter().map(|&ns| in_time(ns)).collect::<Vec<f64>>();
+            let value = in_time(host.2) / in_time(device.2);
+            ratio(&runs(&host.1), &runs(&device.1), value)
+        }
         _ => ratio(&host.1, &device.1, host.2 / device.2),
     };
-    debug_assert!(check.metric != Metric::P99 || matches!(advice.goal, Goal::Slo { .. }));
+    debug_assert!(check.metric != Metric::P99 || matches!(answer.advice.goal, Goal::Slo { .. }));
     decided.push(Decided {
-        name: format!("{} beside {}", device.0, advisor.host.backend),
+        name: format!("{} beside {}", device.0, answer.side(false).backend),
         size: check.device_load.size,
         verdict: check.verdict,
         truth,
@@ -108,14 +122,4 @@ fn ratio(host: &[f64], device: &[f64], value: f64) -> Estimate {
     let interval = Ratio::of(host, device).and_then(|ratio| ratio.ci95);
     let (low, high) = interval.unwrap_or((0.0, f64::INFINITY));
     Estimate { value, low, high }
-}
-
-fn gain_over_limit(limit_ns: f64, runs: &[f64], measured: f64) -> Estimate {
-    let interval = dpb_core::measure::statistics::median_ci95(runs);
-    let (low, high) = interval.unwrap_or((0.0, f64::INFINITY));
-    Estimate {
-        value: limit_ns / measured,
-        low: limit_ns / high,
-        high: limit_ns / low,
-    }
 }

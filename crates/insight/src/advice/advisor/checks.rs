@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{Goal, Metric, Planned};
+use super::{Advice, Advisor, Goal, Metric, Planned};
 use crate::advice::decision::Verdict;
 use crate::advice::interval::Estimate;
 use crate::advice::load::Load;
@@ -31,16 +31,26 @@ pub struct Check {
 
 /// Checks at sizes between those that were measured, and for times at a queue between the measured depths too.
 pub(super) fn of(plan: &Planned<'_>, batch: u64, measured: &[u64]) -> Vec<Check> {
-    let held = held_out(measured);
-    let sizes = match &plan.question.goal {
-        // Of a whole application the parts are checked, at its own sizes.
-        Goal::Application(profile) => profile.sizes.iter().map(|(size, _)| *size).collect(),
-        _ => held,
+    let (batch, sizes) = match &plan.question.goal {
+        // Of a whole application the parts are checked, of its own sizes and items.
+        Goal::Application(profile) => {
+            let sizes = profile.sizes.iter().map(|(size, _)| *size);
+            (profile.batch, sizes.collect())
+        }
+        _ => (batch, held_out(measured)),
     };
     let mut checks = Vec::new();
     for &size in &sizes {
         let metric = plan.question.goal.metric();
-        let loads = [plan.load(0, batch, size), plan.load(1, batch, size)];
+        let mut loads = [plan.load(0, batch, size), plan.load(1, batch, size)];
+        // Of a split the parts are checked, each alone.
+        let is_split = plan.question.goal == Goal::Split;
+        if is_split {
+            let Ok(split) = plan.split(&loads[0]) else {
+                continue;
+            };
+            loads = split.parts(loads);
+        }
         let of_queue = |host_load: Load, device_load: Load| {
             let at = plan.at(batch, size).ok()?;
             let (host, device) = match metric {
@@ -51,7 +61,7 @@ pub(super) fn of(plan: &Planned<'_>, batch: u64, measured: &[u64]) -> Vec<Check>
                 _ => (at.host_ns, at.device_ns),
             };
             let gain = match &plan.question.goal {
-                Goal::Slo { .. } => at.gain,
+                Goal::Slo { .. } | Goal::Split => at.gain,
                 _ => host.over(&device),
             };
             Some(Check {
@@ -66,7 +76,7 @@ pub(super) fn of(plan: &Planned<'_>, batch: u64, measured: &[u64]) -> Vec<Check>
         };
         checks.extend(of_queue(loads[0], loads[1]));
         let between = between_depths(plan, loads[1].in_flight());
-        if let (Metric::Time, Some(depth)) = (metric, between) {
+        if let (Metric::Time, Some(depth), false) = (metric, between, is_split) {
             let device_load = Load {
                 depth,
                 threads: 1,
@@ -106,29 +116,83 @@ fn between_depths(plan: &Planned<'_>, besides: u64) -> Option<u64> {
     middles.next_back()
 }
 
-/// The predictions' hash (SHA-256, in hexadecimal digits): whoever has it from before the measurement can see that none was changed afterwards.
-pub fn frozen(sides: [&str; 2], checks: &[Check]) -> String {
-    let mut lines = String::new();
-    for check in checks {
-        for (side, load, estimate) in [
-            (sides[0], check.host_load, check.host),
-            (sides[1], check.device_load, check.device),
-        ] {
-            lines.push_str(&format!(
-                "{side} {:?} batch={} size={} depth={} threads={} {:e} {:e} {:e} {}\n",
-                check.metric,
-                load.batch,
-                load.size,
-                load.depth,
-                load.threads,
-                estimate.low,
-                estimate.value,
-                estimate.high,
-                check.verdict.name()
-            ));
+/// The figure that a side is predicted to have at a load. A load that several checks have is one prediction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// True of the device's, false of the host's.
+    pub of_device: bool,
+    /// The load.
+    pub load: Load,
+    /// The name of the figure in records of `dpb op`.
+    pub figure: &'static str,
+    /// The figure as these records have it.
+    pub estimate: Estimate,
+    /// The verdict of the device's check. The host's has none: it may be in several checks.
+    pub verdict: Option<Verdict>,
+    /// All of it in a line, which is hashed.
+    pub line: String,
+}
+
+impl Prediction {
+    fn new(advisor: &Advisor, check: &Check, of_device: bool) -> Self {
+        let (side, load, by_job) = match of_device {
+            true => (&advisor.device, check.device_load, check.device),
+            false => (&advisor.host, check.host_load, check.host),
+        };
+        let batch = load.batch as f64;
+        let (figure, estimate) = match check.metric {
+            Metric::Time => ("items_per_s", by_job.map(|ns| batch * 1e9 / ns)),
+            Metric::HostTime => ("host_cpu_ns_per_item", by_job.map(|ns| ns / batch)),
+            Metric::P99 => ("latency_ns_p99", by_job),
+        };
+        let verdict = of_device.then_some(check.verdict);
+        let line = format!(
+            "{} {} batch={} size={} depth={} threads={} {figure}={:e} low90={:e} high90={:e}{}",
+            if of_device { "device" } else { "host" },
+            side.backend,
+            load.batch,
+            load.size,
+            load.depth,
+            load.threads,
+            estimate.value,
+            estimate.low,
+            estimate.high,
+            verdict.map_or(String::new(), |verdict| format!(" {}", verdict.name()))
+        );
+        Self {
+            of_device,
+            load,
+            figure,
+            estimate,
+            verdict,
+            line,
         }
     }
-    hash_of(&lines)
+}
+
+impl Advisor {
+    /// The predictions of advice, each once.
+    pub fn predictions(&self, advice: &Advice) -> Vec<Prediction> {
+        let mut all: Vec<Prediction> = Vec::new();
+        for check in &advice.checks {
+            for of_device in [false, true] {
+                let new = Prediction::new(self, check, of_device);
+                let is_same =
+                    |known: &Prediction| known.of_device == of_device && known.load == new.load;
+                if !all.iter().any(is_same) {
+                    all.push(new);
+                }
+            }
+        }
+        all
+    }
+}
+
+/// The hash (SHA-256, in hexadecimal digits) of lines with a newline behind each: whoever has it from before the measurement can see that none was changed
+/// afterwards.
+pub fn frozen<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
+    let lines = lines.into_iter().map(|line| format!("{line}\n"));
+    hash_of(&lines.collect::<String>())
 }
 
 /// SHA-256 in hexadecimal digits.
