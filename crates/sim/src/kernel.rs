@@ -30,7 +30,6 @@ mod tournament;
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::AtomicBool;
 use std::thread;
 
 pub use channel::Context;
@@ -39,7 +38,7 @@ pub use outside::{Outside, OutsideError};
 use agenda::Origin;
 use channel::{Channel, Place};
 use link::{Link, LinkOut};
-use partition::{Exits, Here, Partition};
+use partition::{Exits, Here, Partition, Stop};
 use placement::{Edge, place};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use standstill::Standstill;
@@ -374,10 +373,12 @@ impl<M: Send + 'static> Kernel<M> {
     /// Runs all that happens up to this time, and at it.
     ///
     /// # Errors
-    /// The first error that an outside or a component gave, with the component's name. The system is then of no more use.
+    /// The error that an outside or a component gave first in virtual time, with the component's name; of one time that of the component which was added first.
+    /// It is the same however many threads there are, unless ports lead out of the kernel: then all threads stop as soon as one of them fails. The
+    /// system is of no more use.
     pub fn run_until(&mut self, end_ps: u64) -> Result<(), RunError> {
         let is_first = !std::mem::replace(&mut self.is_started, true);
-        let stopped = AtomicBool::new(false);
+        let stop = Stop::new(self.partitions.iter().any(Partition::has_exits));
         let links = self.partitions.iter().flat_map(|it| &it.wiring.links);
         let lookahead_ps = links.map(LinkOut::lookahead_ps).min().unwrap_or(u64::MAX);
         let standstill = Standstill::new(self.partitions.len(), lookahead_ps);
@@ -389,7 +390,7 @@ impl<M: Send + 'static> Kernel<M> {
                 set.set(core);
                 let _ = sched_setaffinity(None, &set);
             }
-            partition.run(is_first, end_ps, Here::new(number, &stopped, &standstill))
+            partition.run(is_first, end_ps, Here::new(number, &stop, &standstill))
         };
         let run = &run;
         let outcomes: Vec<Result<(), Failure>> = thread::scope(|scope| {

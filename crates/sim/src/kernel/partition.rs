@@ -1,6 +1,6 @@
 //! The part of a kernel that one thread runs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use super::agenda::{Agenda, Event, LaneId, Origin, What};
@@ -16,6 +16,10 @@ struct Exit<M> {
     /// The lane of the messages that come in by it.
     arrivals: LaneId,
     last_ps: u64,
+    /// The number of messages that came for `last_ps`.
+    at_once: u64,
+    /// The number of messages that ever came.
+    taken: u64,
     outside: Box<dyn Outside<M>>,
 }
 
@@ -36,6 +40,11 @@ pub(super) struct Partition<M> {
 /// Events that are handled between two promises to the neighbours, unless there is nothing more to handle. A promise takes as long as some ten events, as
 /// its cache lines come from another core. With 4, and with 16, two threads were several times as slow as one.
 const PROMISE_EVENTS: u32 = 128;
+/// Messages that are taken of an outside before events are handled again: as many as a ring of SimBricks has slots. A peer that sends as fast as it is read
+/// would keep virtual time from going on otherwise.
+const TAKEN_MAX: u32 = 8192;
+/// Messages of an outside that are kept while virtual time cannot go on: more for one time, or from a peer that takes nothing, and the peer sends without end.
+const KEPT_MAX: u64 = 1 << 16;
 /// Looks at a neighbour's promise before the thread lets others run.
 const SPINS: u32 = 200;
 
@@ -85,8 +94,15 @@ impl<M: Send + 'static> Partition<M> {
             component,
             arrivals,
             last_ps: 0,
+            at_once: 0,
+            taken: 0,
             outside,
         });
+    }
+
+    /// True if ports of its components lead out of the kernel.
+    pub(super) fn has_exits(&self) -> bool {
+        !self.exits.is_empty()
     }
 
     /// The number of the link that leads to a partition.
@@ -103,21 +119,27 @@ impl<M: Send + 'static> Partition<M> {
         self.components.get_mut(id)?.as_deref_mut()
     }
 
-    /// Handles all events up to `end_ps`. If it fails or panics, the others stop too.
+    /// Handles all events up to `end_ps`. If it fails, the others handle theirs up to that time, as one of them may fail before; if it panics, they stop.
     pub(super) fn run(
         &mut self,
         is_first: bool,
         end_ps: u64,
         mut here: Here<'_>,
     ) -> Result<(), Failure> {
-        let stop = StopOthers(here.stopped);
+        let stop = StopOthers(here.stop);
         here.locals = self.components.iter().map(|_| None).collect();
-        if is_first {
-            self.start(&mut here)?;
+        let started = match is_first {
+            true => self.start(&mut here),
+            false => Ok(()),
+        };
+        let outcome = started.and_then(|()| self.run_until(end_ps, &mut here));
+        if let Err(failure) = &outcome {
+            // Everything before it has happened here.
+            self.promise(failure.at_ps);
+            here.stop.at(failure.at_ps);
         }
-        self.run_until(end_ps, &mut here)?;
         std::mem::forget(stop);
-        Ok(())
+        outcome
     }
 
     fn start(&mut self, here: &mut Here<'_>) -> Result<(), Failure> {
@@ -129,7 +151,11 @@ impl<M: Send + 'static> Partition<M> {
 
     fn run_until(&mut self, end_ps: u64, here: &mut Here<'_>) -> Result<(), Failure> {
         let mut looks = 0_u32;
-        while !here.is_stopped() {
+        loop {
+            let Some(last_ps) = here.stop.last_ps() else {
+                return Ok(());
+            };
+            let end_ps = end_ps.min(last_ps);
             let promised_ps = self.take_in(end_ps.saturating_add(1))?;
             let floor_ps = here.standstill.floor_ps().min(end_ps.saturating_add(1));
             let horizon_ps = promised_ps.max(floor_ps);
@@ -155,7 +181,6 @@ impl<M: Send + 'static> Partition<M> {
                 false => self.wait(here)?,
             }
         }
-        Ok(())
     }
 
     /// Takes in what has come; gives the time before which all has come, at most `horizon_ps`.
@@ -164,20 +189,8 @@ impl<M: Send + 'static> Partition<M> {
             horizon_ps = horizon_ps.min(link.take(&mut self.wiring.agenda));
         }
         for exit in &mut self.exits {
-            loop {
-                let received = exit.outside.receive();
-                let received = received.map_err(|wrong| exit.failure(exit.last_ps, wrong))?;
-                let Some((due_ps, message)) = received else {
-                    break;
-                };
-                if due_ps < exit.last_ps {
-                    let wrong = format!("a message for {due_ps} ps came after a later one");
-                    return Err(exit.failure(exit.last_ps, OutsideError(wrong)));
-                }
-                exit.last_ps = due_ps;
-                self.wiring.agenda.push(exit.arrivals, due_ps, message);
-            }
-            horizon_ps = horizon_ps.min(exit.outside.promise_ps());
+            let promise_ps = exit.take_in(&mut self.wiring.agenda)?;
+            horizon_ps = horizon_ps.min(promise_ps);
         }
         Ok(horizon_ps)
     }
@@ -249,7 +262,8 @@ impl<M: Send + 'static> Partition<M> {
         mut message: M,
         here: &Here<'_>,
     ) -> Result<(), Failure> {
-        while !here.is_stopped() {
+        let taken = self.exits[number].taken;
+        while !here.stop.is_called() {
             let exit = &mut self.exits[number];
             let sent = exit.outside.send(now_ps, message);
             match sent.map_err(|wrong| exit.failure(now_ps, wrong))? {
@@ -259,6 +273,11 @@ impl<M: Send + 'static> Partition<M> {
             self.promise(now_ps);
             self.take_in(now_ps)?;
             let exit = &mut self.exits[number];
+            let more = exit.taken - taken;
+            if more > KEPT_MAX {
+                let wrong = format!("the peer has sent {more} messages and taken none");
+                return Err(exit.failure(now_ps, OutsideError(wrong)));
+            }
             let waited = exit.outside.wait(now_ps);
             waited.map_err(|wrong| exit.failure(now_ps, wrong))?;
         }
@@ -314,6 +333,34 @@ impl<M: Send + 'static> Partition<M> {
 }
 
 impl<M> Exit<M> {
+    /// Takes in what has come, up to a bound; gives the time before which all has come.
+    fn take_in(&mut self, agenda: &mut Agenda<M>) -> Result<u64, Failure> {
+        for _ in 0..TAKEN_MAX {
+            let received = self.outside.receive();
+            let received = received.map_err(|wrong| self.failure(self.last_ps, wrong))?;
+            let Some((due_ps, message)) = received else {
+                return Ok(self.outside.promise_ps());
+            };
+            if due_ps < self.last_ps {
+                let wrong = format!("a message for {due_ps} ps came after a later one");
+                return Err(self.failure(self.last_ps, OutsideError(wrong)));
+            }
+            self.at_once = match due_ps == self.last_ps {
+                true => self.at_once + 1,
+                false => 1,
+            };
+            if self.at_once > KEPT_MAX {
+                let wrong = format!("the peer has sent more than {KEPT_MAX} messages for one time");
+                return Err(self.failure(due_ps, OutsideError(wrong)));
+            }
+            self.last_ps = due_ps;
+            self.taken += 1;
+            agenda.push(self.arrivals, due_ps, message);
+        }
+        // More may have come, but none for an earlier time.
+        Ok(self.last_ps)
+    }
+
     fn failure(&self, at_ps: u64, OutsideError(reason): OutsideError) -> Failure {
         Failure {
             component: self.component as usize,
@@ -323,11 +370,48 @@ impl<M> Exit<M> {
     }
 }
 
+/// The time up to which partitions go on when one has failed.
+pub(super) struct Stop {
+    /// Nothing at this time or later is of interest; zero if all stop at once.
+    before_ps: AtomicU64,
+    /// True if nobody goes on after a failure.
+    is_at_once: bool,
+}
+
+impl Stop {
+    /// A run that has not failed. If the kernel has outsides, nobody goes on after a failure: an outside need not promise as much.
+    pub(super) fn new(has_outsides: bool) -> Self {
+        Self {
+            before_ps: AtomicU64::new(u64::MAX),
+            is_at_once: has_outsides,
+        }
+    }
+
+    /// The last time that is of interest; `None` if all stop at once.
+    fn last_ps(&self) -> Option<u64> {
+        self.before_ps.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// True if a partition has failed.
+    fn is_called(&self) -> bool {
+        self.before_ps.load(Ordering::Relaxed) < u64::MAX
+    }
+
+    /// A partition has failed at this time.
+    fn at(&self, at_ps: u64) {
+        let before_ps = match self.is_at_once {
+            true => 0,
+            false => at_ps.saturating_add(1),
+        };
+        self.before_ps.fetch_min(before_ps, Ordering::Relaxed);
+    }
+}
+
 /// A partition's run, on the thread that carries it out.
 pub(super) struct Here<'a> {
     /// The number of the partition.
     number: usize,
-    stopped: &'a AtomicBool,
+    stop: &'a Stop,
     standstill: &'a Standstill,
     /// True if the others may know that this partition waits.
     is_waiting: bool,
@@ -336,27 +420,22 @@ pub(super) struct Here<'a> {
 }
 
 impl<'a> Here<'a> {
-    pub(super) fn new(number: usize, stopped: &'a AtomicBool, standstill: &'a Standstill) -> Self {
+    pub(super) fn new(number: usize, stop: &'a Stop, standstill: &'a Standstill) -> Self {
         Self {
             number,
-            stopped,
+            stop,
             standstill,
             is_waiting: false,
             locals: Vec::new(),
         }
     }
-
-    /// True if another partition has failed.
-    fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
-    }
 }
 
-/// Tells the other partitions to stop, unless it is forgotten.
-struct StopOthers<'a>(&'a AtomicBool);
+/// Tells the other partitions to stop at once, unless it is forgotten.
+struct StopOthers<'a>(&'a Stop);
 
 impl Drop for StopOthers<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.before_ps.store(0, Ordering::Relaxed);
     }
 }

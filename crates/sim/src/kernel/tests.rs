@@ -340,6 +340,53 @@ fn a_component_that_fails_ends_the_run_of_all() {
     );
 }
 
+/// Sends a message at a time, and needs a while of the wall clock for it.
+struct Slow;
+
+impl Component<u64> for Slow {
+    fn start(&mut self, context: &mut Context<'_, u64>) {
+        context.wake_at(3000, 0);
+    }
+
+    fn receive(&mut self, _: usize, _: u64, _: &mut Context<'_, u64>) {}
+
+    fn wake(&mut self, _: u64, context: &mut Context<'_, u64>) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        context.send(0, 1);
+    }
+}
+
+/// Fails when a message comes.
+struct Touchy;
+
+impl Component<u64> for Touchy {
+    fn receive(&mut self, _: usize, _: u64, context: &mut Context<'_, u64>) {
+        context.fail("touched");
+    }
+}
+
+/// On three threads the failure at 5000 ps is there long before the one at 4000 ps.
+#[test]
+fn the_first_failure_is_the_same_on_any_number_of_threads() {
+    for threads in [1, 3] {
+        let mut plan = Plan::new();
+        let slow = plan.add("slow", 1, Slow);
+        let touchy = plan.add("touchy", 1, Touchy);
+        let fragile = Fragile {
+            at_ps: 5000,
+            panics: false,
+        };
+        let fragile = plan.add("fragile", 1, fragile);
+        plan.join((slow, 0), (touchy, 0), 1000).expect("free ports");
+        plan.join((touchy, 1), (fragile, 0), 10_000)
+            .expect("free ports");
+        let mut kernel = plan.build(threads);
+        assert_eq!(kernel.threads(), threads);
+        let failed = kernel.run_until(SECOND_PS).expect_err("it fails");
+        assert_eq!(failed.to_string(), "`touchy` failed at 4000 ps: touched");
+    }
+}
+
 #[test]
 #[should_panic(expected = "as planned")]
 fn a_panic_of_a_component_reaches_the_caller() {
@@ -401,6 +448,61 @@ fn a_failure_ends_every_wait() {
         assert_eq!(failed.component, "fragile");
         assert_eq!(failed.at_ps, at_ps);
     }
+}
+
+/// A peer that sends without end, as fast as it is read: each message so long after the one before. It takes messages, or none.
+struct Flood {
+    step_ps: u64,
+    last_ps: u64,
+    takes: bool,
+}
+
+impl Outside<u64> for Flood {
+    fn send(&mut self, _: u64, message: u64) -> Result<Option<u64>, OutsideError> {
+        Ok((!self.takes).then_some(message))
+    }
+
+    fn receive(&mut self) -> Result<Option<(u64, u64)>, OutsideError> {
+        self.last_ps += self.step_ps;
+        Ok(Some((self.last_ps, 0)))
+    }
+
+    fn promise_ps(&self) -> u64 {
+        self.last_ps
+    }
+
+    fn reach(&mut self, _: u64) -> Result<bool, OutsideError> {
+        Ok(true)
+    }
+}
+
+#[test]
+fn a_peer_that_sends_without_end_holds_nobody_up() {
+    let run = |step_ps: u64, takes: bool| {
+        let mut plan = Plan::new();
+        let caller = plan.add("caller", 1, Caller::default());
+        let flood = Flood {
+            step_ps,
+            last_ps: 0,
+            takes,
+        };
+        plan.lead_out((caller, 3), flood).expect("a free port");
+        plan.build(1)
+            .run_until(10 * MICROSECOND_PS)
+            .map_err(|it| it.to_string())
+    };
+    // Its time goes on, and so does that of the run.
+    assert_eq!(run(NANOSECOND_PS / 10, true), Ok(()));
+    // Its time stands still: no run would ever end.
+    assert_eq!(
+        run(0, true),
+        Err(
+            "`caller` failed at 0 ps: the peer has sent more than 65536 messages for one time"
+                .to_owned()
+        )
+    );
+    let said = run(NANOSECOND_PS, false).expect_err("it takes nothing");
+    assert!(said.ends_with("messages and taken none"), "{said}");
 }
 
 /// Promises more than it keeps.

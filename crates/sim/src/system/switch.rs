@@ -16,7 +16,7 @@ use super::wire::{Departure, Wire, WireUsage};
 pub struct SwitchModel {
     /// Time from the last bit in to the earliest first bit out, in picoseconds.
     pub forward_ps: u64,
-    /// Bytes of frames in all queues together; a frame that does not fit is dropped.
+    /// Bytes of frames that are being forwarded or are in queues, of all ports together; a frame that does not fit is dropped.
     pub buffer_bytes: u64,
 }
 
@@ -116,11 +116,11 @@ impl Switch {
         true
     }
 
-    /// Gives a frame to a port's wire.
-    fn enqueue(&mut self, port: usize, ready_ps: u64, frame: Box<Frame>) -> Departure {
+    /// Gives a frame to a port's wire, whose queue it comes to at `ready_ps`.
+    fn enqueue(&mut self, port: usize, now_ps: u64, ready_ps: u64, frame: Box<Frame>) -> Departure {
         let wire = &mut self.wires[port];
         let others_bytes = self.held_bytes - wire.held_bytes();
-        let departure = wire.send(ready_ps, frame);
+        let departure = wire.send_ready(now_ps, ready_ps, frame);
         self.held_bytes = others_bytes + wire.held_bytes();
         departure
     }
@@ -137,7 +137,7 @@ impl Switch {
         }
         let ready_ps = now_ps + self.model.forward_ps;
         self.watch.pass(&mut frame, 0, Leg::Switch, ready_ps);
-        match self.enqueue(port, ready_ps, frame) {
+        match self.enqueue(port, now_ps, ready_ps, frame) {
             Departure::Dropped => {}
             Departure::Sent { end_ps, frames } => {
                 for frame in frames.into_iter().flatten() {
@@ -196,36 +196,49 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Beside the sum of all queues, taken for each frame.
+        /// Beside a list of all frames that came, and when their last bits leave.
         #[test]
-        fn the_buffer_holds_the_sum_of_all_queues(
+        fn the_buffer_holds_what_has_not_left(
             frames in prop::collection::vec((0usize..5, 60u32..1600, 0u64..2_000_000), 1..300),
             buffer_bytes in 1000u64..30_000,
+            forward_ps in prop_oneof![Just(0), 0u64..20_000_000],
         ) {
-            let wires = (0..5).map(|port| {
+            let models = (0..5).map(|port| {
                 // Slow and fast ones, of which some drop by themselves.
-                let model = WireModel {
+                WireModel {
                     rate_bps: 1_000_000_000 << port,
                     queue_bytes: 4000 << port,
                     ..WireModel::default()
-                };
-                Wire::new(model, 0)
+                }
             });
-            let model = SwitchModel { buffer_bytes, ..SwitchModel::default() };
-            let mut switch = Switch::new(model, wires.collect());
+            let models = Vec::from_iter(models);
+            let wires = models.iter().map(|it| Wire::new(it.clone(), 0)).collect();
+            let mut switch = Switch::new(SwitchModel { buffer_bytes, forward_ps }, wires);
+            // By frame: port, end, bytes.
+            let mut sent: Vec<(usize, u64, u64)> = Vec::new();
             let (mut now_ps, mut max) = (0, 0);
             for (port, bytes, after_ps) in frames {
                 now_ps += after_ps;
-                let mut wires = switch.wires.clone();
-                let queues = wires.iter_mut().map(|it| it.queued_bytes(now_ps));
-                let expected = queues.sum::<u64>() + u64::from(bytes);
-                let has_room = switch.has_room(now_ps, u64::from(bytes));
+                let bytes_there = u64::from(bytes);
+                let there = sent.iter().filter(|it| it.1 > now_ps).map(|it| it.2);
+                let expected = there.sum::<u64>() + bytes_there;
+                let has_room = switch.has_room(now_ps, bytes_there);
                 prop_assert_eq!(has_room, expected <= buffer_bytes);
                 if has_room {
                     max = expected.max(max);
                     let stream = Stream { seed: 0, offset: 0 };
                     let frame = Frame::new(&[0; 14], stream, bytes - 14, now_ps);
-                    let _ = switch.enqueue(port, now_ps, frame);
+                    let ready_ps = now_ps + forward_ps;
+                    let waits = sent.iter().filter(|it| it.0 == port && it.1 > ready_ps);
+                    let queued: u64 = waits.map(|it| it.2).sum();
+                    let fits = queued + bytes_there <= models[port].queue_bytes;
+                    match switch.enqueue(port, now_ps, ready_ps, frame) {
+                        Departure::Sent { end_ps, .. } => {
+                            prop_assert!(fits);
+                            sent.push((port, end_ps, bytes_there));
+                        }
+                        Departure::Dropped => prop_assert!(!fits),
+                    }
                 }
                 prop_assert_eq!(switch.usage.buffered_bytes_max, max);
             }

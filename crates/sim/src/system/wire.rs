@@ -90,6 +90,9 @@ pub struct Wire {
     queued_bytes: u64,
     /// The times at which queued frames will have left, and their bytes.
     leaving: std::collections::VecDeque<(u64, u64)>,
+    /// The first of them that will have left before the last that was sent is ready, and their bytes.
+    early: usize,
+    early_bytes: u64,
     usage: WireUsage,
     watch: Watch,
 }
@@ -117,6 +120,8 @@ impl Wire {
             free_ps: 0,
             queued_bytes: 0,
             leaving: std::collections::VecDeque::new(),
+            early: 0,
+            early_bytes: 0,
             usage: WireUsage::default(),
             watch: Watch::default(),
         }
@@ -142,7 +147,7 @@ impl Wire {
         self.usage
     }
 
-    /// The bytes in the queue now: frames of which the last bit has not left.
+    /// The bytes in the queue now: frames of which the last bit has not left, also those that are not ready yet.
     #[inline]
     pub fn queued_bytes(&mut self, now_ps: u64) -> u64 {
         while let Some(&(end_ps, bytes)) = self.leaving.front() {
@@ -151,8 +156,27 @@ impl Wire {
             }
             self.leaving.pop_front();
             self.queued_bytes -= bytes;
+            if self.early > 0 {
+                self.early -= 1;
+                self.early_bytes -= bytes;
+            }
         }
         self.queued_bytes
+    }
+
+    /// The number of frames, and their bytes, that are in the queue now and will not have left by `ready_ps`.
+    fn queued_until(&mut self, now_ps: u64, ready_ps: u64) -> (usize, u64) {
+        let queued_bytes = self.queued_bytes(now_ps);
+        while let Some(&(end_ps, bytes)) = self.leaving.get(self.early)
+            && end_ps <= ready_ps
+        {
+            self.early += 1;
+            self.early_bytes += bytes;
+        }
+        (
+            self.leaving.len() - self.early,
+            queued_bytes - self.early_bytes,
+        )
     }
 
     /// The bytes that were in the queue when it was last looked at.
@@ -167,22 +191,34 @@ impl Wire {
 
     /// Sends a frame that comes to the queue now. Its time in the queue and on the wire is counted; the way to the other end is the channel's.
     #[inline]
-    pub fn send(&mut self, now_ps: u64, mut frame: Box<Frame>) -> Departure {
+    pub fn send(&mut self, now_ps: u64, frame: Box<Frame>) -> Departure {
+        self.send_ready(now_ps, now_ps, frame)
+    }
+
+    /// Sends a frame that is there now, and comes to the queue at `ready_ps`. Frames come to the queue in the order in which they are sent.
+    #[inline]
+    pub(crate) fn send_ready(
+        &mut self,
+        now_ps: u64,
+        ready_ps: u64,
+        mut frame: Box<Frame>,
+    ) -> Departure {
         self.usage.offered += 1;
         let bytes = frame.bytes() as u64;
-        let queued_bytes = self.queued_bytes(now_ps) + bytes;
+        let (before, queued_bytes) = self.queued_until(now_ps, ready_ps);
+        let queued_bytes = queued_bytes + bytes;
         if queued_bytes > self.model.queue_bytes {
             self.usage.dropped += 1;
-            self.watch.dropped(0, &frame, Reason::QueueFull, now_ps);
+            self.watch.dropped(0, &frame, Reason::QueueFull, ready_ps);
             return Departure::Dropped;
         }
-        self.queued_bytes = queued_bytes;
+        self.queued_bytes += bytes;
         self.usage.queued_bytes_max = self.usage.queued_bytes_max.max(queued_bytes);
-        let begin_ps = self.free_ps.max(now_ps);
-        if begin_ps > now_ps {
-            self.usage.waiting_max = self.usage.waiting_max.max(self.leaving.len());
-            self.usage.waited_ps += begin_ps - now_ps;
-            self.watch.waits(0, now_ps);
+        let begin_ps = self.free_ps.max(ready_ps);
+        if begin_ps > ready_ps {
+            self.usage.waiting_max = self.usage.waiting_max.max(before);
+            self.usage.waited_ps += begin_ps - ready_ps;
+            self.watch.waits(0, ready_ps);
             self.watch.goes(0, begin_ps);
         }
         let time_ps = self.model.time_ps(frame.bytes());
