@@ -113,7 +113,7 @@ fn seconds(seconds: f64) -> String {
                   `simulated`. The same file and seed give the same results, however many threads.\n\
                   Times are the model's: what a file does not name has a usual value, which is no measurement.\n\
                   --set changes a parameter in each part that has it, host[server].cores in one part alone. Values sweep: 1,2,4 or 125..2000 (doubling); several settings, in \
-                  one --set with semicolons between or in several, are combined.\n\
+                  one --set with semicolons between or in several, are combined. The value none takes a parameter away. A parameter that would change nothing is an error.\n\
                   Systems that come with dpb: plain, software, card, on-path, off-path; woo-chung/dumb, /software, /card, /card-hmac, /tls-card, /off-path.\n\
                   Examples:\n  dpb sim run card\n  dpb sim run card --set card.stage.byte_ps=125..2000 --set link.latency_ns=500,2000 --repeat 10\n  \
                   dpb sim run system.toml --repeat 10 --threads 2 --out records.jsonl\n  dpb sim run off-path --pcapng frames.pcapng --timeline timeline.json"
