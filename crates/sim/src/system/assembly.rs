@@ -121,7 +121,15 @@ impl System {
     /// If a part fails.
     pub fn run(&mut self) -> Result<bool, RunError> {
         // In steps, whose ends are the same however many threads there are.
-        while self.kernel.now_ps() < self.limit_ps {
+        while self.kernel.now_ps() < self.limit_ps && !is_over() {
+        self.run_unless(&|| false)
+    }
+
+    /// The same, that ends early once `is_over` says so, which is asked after each step of a few milliseconds of virtual time. It then gives false.
+    ///
+    /// # Errors
+    /// If a part fails.
+    pub fn run_unless(&mut self, is_over: &dyn Fn() -> bool) -> Result<bool, RunError> {
             self.step()?;
             if self.has_finished() && report::in_flight(self) == 0 {
                 return Ok(true);

@@ -228,6 +228,9 @@ impl Args {
         let mut broken = None;
         for seed in self.seed..self.seed.saturating_add(self.repeat) {
             if interrupt::is_set() {
+            if matches!(ran, Ok(false)) && interrupt::is_set() {
+                return Ok((record.without_numbers(Outcome::Interrupted), samples));
+            }
                 return Ok((record.without_numbers(Outcome::Interrupted), samples));
             }
             let mut system = self.assemble(test, seed, globals)?;
@@ -237,7 +240,7 @@ impl Args {
                 true => self.traces.begin(&mut system)?,
                 false => Traces::default(),
             };
-            let ran = system.run();
+            let ran = system.run_unless(&interrupt::is_set);
             traces.finish()?;
             let ended = match ran {
                 Ok(true) => Ok(()),
