@@ -263,10 +263,5 @@ fn print_links(format: Format, watches: &[(CutLink, GateWatch)]) -> Result<(), F
         let counts = [usage.sent, usage.received, dropped].map(|it| it.to_string());
         table.row([link.to_string()].into_iter().chain(counts));
     }
-    let text = match format {
-        Format::Markdown => table.to_markdown(),
-        Format::Csv => table.to_csv(),
-        Format::Table | Format::Json => table.to_text(),
-    };
-    output::print(&(text + "\n"))
+    output::print(&(table.to(format) + "\n"))
 }

@@ -19,6 +19,7 @@ use crate::args::{self, List};
 use crate::cmd::sweep::{self, Results};
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
+use crate::report::busiest::{BUSES, CORES, STAGES, WIRES};
 use crate::spec;
 use crate::task::{Cost, Task, View, axis, charted, flags, listed, recorded_by_name};
 use crate::{Globals, interrupt};
@@ -64,22 +65,10 @@ const VIEW: View = View {
             "payload bits a second, at both ends",
             output::short,
         ),
-        listed(
-            "busy_share_hosts",
-            "the busiest host's cores",
-            output::percent,
-        ),
-        listed(
-            "busy_share_stages",
-            "the busiest stage of a card",
-            output::percent,
-        ),
-        listed(
-            "busy_share_buses",
-            "the busiest DMA or memory of a card",
-            output::percent,
-        ),
-        listed("busy_share_wires", "the busiest wire", output::percent),
+        listed(CORES.metric, CORES.meaning, output::percent),
+        listed(STAGES.metric, STAGES.meaning, output::percent),
+        listed(BUSES.metric, BUSES.meaning, output::percent),
+        listed(WIRES.metric, WIRES.meaning, output::percent),
         listed(
             "request_latency_ns_p50",
             "requests over connections, from their intended begin",

@@ -9,6 +9,7 @@ use dpb_core::measure::Record;
 use dpb_sim::system::{Flow, Kind, Leg, Part, System, report};
 
 use super::counts;
+use crate::report::busiest::{BUSES, CORES, STAGES, WIRES};
 pub(super) use datagrams::{DATAGRAMS, REQUESTS};
 pub(super) use figures::Figures;
 
@@ -58,10 +59,10 @@ pub(super) const SPENT: [&str; 2] = ["mean", "share"];
 /// The metric of the busiest part of a kind; `None` of parts that serve nothing.
 const fn metric(kind: Kind) -> Option<&'static str> {
     match kind {
-        Kind::Cores => Some("busy_share_hosts"),
-        Kind::Stage => Some("busy_share_stages"),
-        Kind::Bus => Some("busy_share_buses"),
-        Kind::Wire => Some("busy_share_wires"),
+        Kind::Cores => Some(CORES.metric),
+        Kind::Stage => Some(STAGES.metric),
+        Kind::Bus => Some(BUSES.metric),
+        Kind::Wire => Some(WIRES.metric),
         Kind::Passive => None,
     }
 }
