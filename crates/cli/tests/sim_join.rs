@@ -11,7 +11,7 @@ use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use dpb_core::measure::{Outcome, Record};
-use dpb_sim::simbricks::{Endpoint, LinkParams, Sent, SyncMode, Waiting, connect};
+use dpb_sim::simbricks::{Endpoint, Error, LinkParams, Sent, SyncMode, Waiting, connect};
 use rustix::process::{Pid, Signal, kill_process};
 use support::text;
 
