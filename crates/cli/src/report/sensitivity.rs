@@ -99,12 +99,12 @@ pub(super) fn shown(sweeps: &[Swept<'_>]) -> BTreeSet<String> {
     points.map(|(_, record)| record.id.clone()).collect()
 }
 
-/// Whatever a record says but this parameter.
+/// Whatever a record says but this parameter, and its first seed: runs are held together by their places, which are seeds.
 fn others(record: &Record, place: &str) -> String {
     let parameters = record.parameters.iter();
     let others = parameters.filter(|(name, _)| ![place, "set", "threads"].contains(&name.as_str()));
     let others: Vec<_> = others.collect();
-    format!("{others:?}")
+    format!("{} {others:?}", record.provenance.seed)
 }
 
 /// The slope of logarithms, seed by seed.
@@ -346,6 +346,12 @@ mod tests {
         }
         assert!(sweeps(&records).is_empty());
         assert!(html(&sweeps(&records)).is_none());
+        // Nor do runs of other seeds.
+        let mut records = power("card.pcie_ns", 1.0);
+        for (record, seed) in records.iter_mut().zip(1..) {
+            record.provenance.seed = seed;
+        }
+        assert!(sweeps(&records).is_empty());
         // Two values are a difference, no sweep.
         assert!(sweeps(&power("card.pcie_ns", 1.0)[..2]).is_empty());
     }
