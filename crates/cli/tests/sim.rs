@@ -320,6 +320,16 @@ fn what_is_wrong_is_said() {
             "card.pcie_ns is set twice",
         ),
         ("card.pcie_ns", "has no value"),
+        ("card.digest.byte_ps=125..2000", "unknown field `byte_ps`"),
+        (
+            "host.connect.requests=5,10",
+            "requests would change nothing",
+        ),
+        (
+            "card.stage.byte_ps=20000000000000000",
+            "is more than 100000000",
+        ),
+        ("host.ring=none", "has no `host.ring`"),
     ] {
         let output = support::finish(&["sim", "run", "card", "--set", set]);
         let why = text(&output.stderr);

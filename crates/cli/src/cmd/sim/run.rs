@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use dpb_core::Evidence;
 use dpb_core::measure::{Check, Outcome, Record};
-use dpb_sim::system::description::{ConnectText, DigestText};
+use dpb_sim::system::description::ConnectText;
 use dpb_sim::system::sources::OfferText;
 use dpb_sim::system::{Description, System};
 
@@ -186,8 +186,8 @@ impl Args {
         let record = Record::new(TASK.name, Evidence::Simulated { model }, self.seed)
             .with("system", test.system.as_str())
             .with("application", test.applications())
-            .with("digest", test.of_digests(|digest| &digest.operator))
-            .with("framing", test.of_digests(|digest| &digest.framing))
+            .with("digest", test.of_digests(|[operator, _]| operator))
+            .with("framing", test.of_digests(|[_, framing]| framing))
             .with("clients", test.clients())
             .with("repeat", self.repeat)
             .with("threads", self.threads)
@@ -217,9 +217,6 @@ impl Args {
         let mut broken = None;
         for seed in self.seed..self.seed.saturating_add(self.repeat) {
             if interrupt::is_set() {
-            if matches!(ran, Ok(false)) && interrupt::is_set() {
-                return Ok((record.without_numbers(Outcome::Interrupted), samples));
-            }
                 return Ok((record.without_numbers(Outcome::Interrupted), samples));
             }
             let mut system = self.assemble(test, seed, globals)?;
@@ -231,6 +228,9 @@ impl Args {
             };
             let ran = system.run_unless(&interrupt::is_set);
             traces.finish()?;
+            if matches!(ran, Ok(false)) && interrupt::is_set() {
+                return Ok((record.without_numbers(Outcome::Interrupted), samples));
+            }
             let ended = match ran {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(format!(
@@ -285,16 +285,15 @@ impl Test {
         joined(connections.chain(self.offers().map(|_| "offer")))
     }
 
-    /// The words of all digests; `none` where there are none.
-    fn of_digests(&self, of: fn(&DigestText) -> &String) -> String {
-        let hosts = self.description.host.iter().map(|host| &host.digest);
-        let cards = self.description.card.iter().map(|card| &card.digest);
-        joined(
-            hosts
-                .chain(cards)
-                .flatten()
-                .map(|digest| of(digest).as_str()),
-        )
+    /// The words of all digests, of their operators and framings; `none` where there are none.
+    fn of_digests(&self, of: fn([&str; 2]) -> &str) -> String {
+        let hosts = self.description.host.iter();
+        let hosts = hosts.filter_map(|host| host.digest.as_ref());
+        let hosts = hosts.map(|it| [it.operator.as_str(), it.framing.as_str()]);
+        let cards = self.description.card.iter();
+        let cards = cards.filter_map(|card| card.digest.as_ref());
+        let cards = cards.map(|it| [it.operator.as_str(), it.framing.as_str()]);
+        joined(hosts.chain(cards).map(of))
     }
 
     /// Frames with payload of all connections and sources of datagrams, about.
