@@ -137,6 +137,15 @@ impl Table {
         (titles.collect(), &self.rows)
     }
 
+    /// The table in this format; of JSON, which has none, as text.
+    pub fn to(&self, format: Format) -> String {
+        match format {
+            Format::Markdown => self.to_markdown(),
+            Format::Csv => self.to_csv(),
+            Format::Table | Format::Json => self.to_text(),
+        }
+    }
+
     /// Aligned text; two spaces between columns, no trailing blanks.
     pub fn to_text(&self) -> String {
         let (rows, notes) = self.with_notes();

@@ -3,6 +3,7 @@
 
 mod advice;
 mod bars;
+pub mod busiest;
 mod cdf;
 mod character;
 mod chart;

@@ -3,8 +3,11 @@
 mod support;
 
 use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use dpb_core::measure::{Outcome, Record, Value};
+use rustix::process::{Pid, Signal, kill_process};
 use support::text;
 
 /// An example system.
@@ -173,7 +176,44 @@ fn seeds_give_intervals_and_the_same_seed_the_same() {
         .lines()
         .find(|line| line.starts_with("client 0, 10.0.0.1:5001"));
     assert!(row.is_some_and(|row| row.contains(" [")), "{table}");
-    assert!(table.contains("a host's cores"), "{table}");
+    assert!(table.contains("hosts' cores"), "{table}");
+}
+
+#[test]
+fn an_interrupt_ends_a_run_of_any_length() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let folder = tempfile::tempdir().expect("a folder");
+    let records = folder.path().join("records.jsonl");
+    let out = records.to_str().expect("a name");
+    // Years of the wall clock.
+    let set = "host.connect.bytes=1000000000000000; limit_s=900000";
+    let run = [
+        "sim", "run", "plain", "--format", "json", "--set", set, "--out", out,
+    ];
+    let mut run = support::dpb(&run);
+    run.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = run.spawn().expect("dpb starts");
+    let began = Instant::now();
+    let wait = || std::thread::sleep(Duration::from_millis(5));
+    // When the file is there, interrupts are heeded.
+    while !records.exists() {
+        assert!(began.elapsed() < PATIENCE);
+        wait();
+    }
+    kill_process(Pid::from_child(&run), Signal::INT).expect("it runs");
+    let began = Instant::now();
+    while run.try_wait().expect("a process").is_none() {
+        if began.elapsed() > PATIENCE {
+            run.kill().expect("it runs");
+            panic!("it runs on");
+        }
+        wait();
+    }
+    let output = run.wait_with_output().expect("it has ended");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    let record = support::records(&output).pop().expect("a record");
+    assert_eq!(record.outcome, Outcome::Interrupted);
+    assert!(record.samples.is_empty());
 }
 
 #[test]
@@ -272,6 +312,16 @@ fn what_is_wrong_is_said() {
             "card.pcie_ns is set twice",
         ),
         ("card.pcie_ns", "has no value"),
+        ("card.digest.byte_ps=125..2000", "unknown field `byte_ps`"),
+        (
+            "host.connect.requests=5,10",
+            "requests would change nothing",
+        ),
+        (
+            "card.stage.byte_ps=20000000000000000",
+            "is more than 100000000",
+        ),
+        ("host.ring=none", "has no `host.ring`"),
     ] {
         let output = support::finish(&["sim", "run", "card", "--set", set]);
         let why = text(&output.stderr);

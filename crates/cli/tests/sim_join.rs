@@ -11,17 +11,25 @@ use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use dpb_core::measure::{Outcome, Record};
-use dpb_sim::simbricks::{Endpoint, LinkParams, Sent, SyncMode, Waiting, connect};
+use dpb_sim::simbricks::{Endpoint, Error, LinkParams, Sent, SyncMode, Waiting, connect};
 use rustix::process::{Pid, Signal, kill_process};
 use support::text;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The example with cards, smaller, with cores whose times vary by the seed, and with links so long that processes on busy cores need few rounds.
+/// The example with cards, smaller, with requests besides, with cores whose times vary by the seed, and with links so long that processes on busy cores need few
+/// rounds.
 fn system(folder: &Path) -> String {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/systems/card.toml");
     let text = fs::read_to_string(example).expect("an example");
     let text = text.replace("20_000_000", "300_000");
+    let listen = "application = \"receive\" }";
+    let answer =
+        "{ port = 80, application = \"answer\", request_bytes = 100, answer_bytes = 1000 }";
+    let text = text.replace(listen, &format!("{listen}, {answer}"));
+    let send = "bytes = 300_000 }";
+    let ask = "{ to = \"server\", port = 80, application = \"ask\", requests = 20, request_bytes = 100, answer_bytes = 1000 }";
+    let text = text.replace(send, &format!("{send}, {ask}"));
     let text = text.replace("latency_ns = 500\n", "latency_ns = 10_000\n");
     let text = text.replace("[[host]]\n", "[[host]]\njitter = 0.1\n");
     let path = folder.join("system.toml");
@@ -99,6 +107,16 @@ fn completion_s(records: &[Record]) -> f64 {
     values.fold(0.0, f64::max)
 }
 
+/// Those of all clients, of whom each counts its own.
+fn transactions_per_s(records: &[Record]) -> f64 {
+    let samples = records
+        .iter()
+        .filter_map(|it| it.samples.get("transactions_per_s"));
+    let sum = samples.flat_map(|it| it.values.clone()).sum();
+    assert!(sum > 0.0);
+    sum
+}
+
 #[test]
 fn a_system_in_several_processes_is_the_one_in_one() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -146,6 +164,7 @@ fn a_system_in_several_processes_is_the_one_in_one() {
         let records: Vec<Record> = processes.into_iter().map(Process::record).collect();
         assert_eq!(counts(&records), counts(&whole));
         assert_eq!(completion_s(&records), completion_s(&whole));
+        assert_eq!(transactions_per_s(&records), transactions_per_s(&whole));
         for record in &records {
             assert_eq!(
                 (record.outcome.clone(), record.evidence.kind()),
@@ -269,6 +288,62 @@ fn a_switch_of_dpb_joins_two_other_simulators() {
     let record = process.record();
     assert_eq!(record.counts["a-sw: frames in"], lengths.len() as u64);
     assert_eq!(record.counts["sw-b: frames out"], lengths.len() as u64);
+}
+
+/// An endpoint that hears the process out: true if it says TERMINATE, false if it closes without.
+fn hears_the_end(mut end: Endpoint) -> bool {
+    let (mut now_ps, mut waiting) = (0, Waiting::new(true));
+    let began = Instant::now();
+    loop {
+        assert!(began.elapsed() < PATIENCE, "at {now_ps} ps");
+        match end
+            .out_sync(now_ps)
+            .and_then(|_| end.poll(now_ps).map(|it| it.is_some()))
+        {
+            Err(Error::PeerGone) => return false,
+            other => assert!(!other.expect("a peer that speaks"), "nobody sends a frame"),
+        }
+        if end.peer_has_terminated() {
+            return true;
+        }
+        match end.input_timestamp_ps().min(end.next_sync_ps()) {
+            later if later > now_ps => {
+                now_ps = later;
+                waiting.end();
+            }
+            _ => waiting.pause(),
+        }
+    }
+}
+
+#[test]
+fn the_last_word_is_said_unless_it_is_not_wanted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let system = folder.path().join("system.toml");
+    // Nobody has anything to do.
+    let described = "[[host]]\nname = \"a\"\n[[switch]]\nname = \"sw\"\n[[link]]\nends = [\"a\", \"sw\"]\nlatency_ns = 50000\n";
+    fs::write(&system, described).expect("a file");
+    let system = system.to_str().expect("a name");
+    let params = LinkParams {
+        sync: SyncMode::Required,
+        link_latency_ps: 50_000_000,
+        sync_interval_ps: 50_000_000,
+    };
+    for (word, is_said) in [
+        (None, true),
+        (Some("terminate"), true),
+        (Some("silent"), false),
+    ] {
+        let link = path(folder.path(), word.unwrap_or("usual"));
+        let mut more = vec!["--here", "a", "--listen", &link, "--entries", "64"];
+        if let Some(word) = word {
+            more.extend(["--end", word]);
+        }
+        let process = Process::start(system, &more);
+        let end = connect(&link, params, PATIENCE).expect("dpb listens");
+        assert_eq!(hears_the_end(end), is_said, "{word:?}");
+        assert_eq!(process.record().outcome, Outcome::Done);
+    }
 }
 
 /// A process that has the server and listens, and the socket.

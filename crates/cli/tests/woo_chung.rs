@@ -40,7 +40,7 @@ fn bulk(variant: &str, settings: &str) -> Record {
 
 fn asking(variant: &str, settings: &str) -> Record {
     let ask = "card.interrupt_gap_us=0; host.listen.application=answer; host.listen.request_bytes=128; host.listen.answer_bytes=1024; \
-               host.connect.application=ask; host.connect.requests=400; host.connect.request_bytes=128; host.connect.answer_bytes=1024";
+               host.connect.application=ask; host.connect.bytes=none; host.connect.requests=400; host.connect.request_bytes=128; host.connect.answer_bytes=1024";
     run(variant, &format!("{ask}; {settings}"))
 }
 

@@ -209,12 +209,13 @@ static void stop(void)
 	do
 		bytes = write(control, &count, sizeof(count));
 	while (bytes < 0 && errno == EINTR);
-	if (bytes == sizeof(count))
-		do
-			bytes = read(control, &answer, 1);
-		while (bytes < 0 && errno == EINTR);
 	/* The simulation has ended, and so does the guest. */
-	if (bytes <= 0)
+	if (bytes != sizeof(count))
+		_exit(0);
+	do
+		bytes = read(control, &answer, 1);
+	while (bytes < 0 && errno == EINTR);
+	if (bytes != 1)
 		_exit(0);
 	if (answer == 's')
 		settle(is_unread);

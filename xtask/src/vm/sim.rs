@@ -64,18 +64,22 @@ pub(super) fn run(kernel: &Kernel, all_is_built: bool) -> Result<()> {
         return Err(missing);
     }
     let folder = shell::target_dir().join("vm/sim");
-    let nic = |number: usize| {
+    let machine = |number: usize, _: &str| {
         let flags = format!(
             "-netdev stream,id=n0,server=off,addr.type=unix,addr.path=../{number}.socket \
-             -device virtio-net-pci,netdev=n0,mac=02:00:00:00:00:0{number}"
+             -device virtio-net-pci,netdev=n0,mac={}",
+            mac(number)
         );
-        [guest::machine(), words(&flags)].concat()
+        Ok(Machine {
+            flags: [guest::machine(), words(&flags)].concat(),
+            kernel_words: String::new(),
+        })
     };
     let setup = Setup {
         system: SYSTEM,
-        kernel_words: "",
+        awaits: "running with 2 real host(s)",
         limit: LIMIT,
-        flags: &nic,
+        machine: &machine,
     };
     let (said, record) = setup.run(kernel, &dpb(all_is_built)?, &folder)?;
     judge(&said, &record)
@@ -96,9 +100,9 @@ pub(super) fn run_in_steps(kernel: &Kernel) -> Result<()> {
     );
     let setup = Setup {
         system: &system,
-        kernel_words: "idle=poll nokaslr busy",
+        awaits: "guest `2`: ",
         limit: IN_STEPS_LIMIT,
-        flags: &in_steps,
+        machine: &in_steps,
     };
     let mut traces = Vec::new();
     for _ in 0..2 {
@@ -160,28 +164,27 @@ fn lasting(record: &Value) -> BTreeMap<String, Value> {
 /// The quantum of guests on virtual time: the latency of their link.
 const QUANTUM_US: u64 = 5000;
 
-/// QEMU's flags of a guest on virtual time, as `dpb sim live` says them.
-fn in_steps(number: usize) -> Vec<String> {
-    let piece = QUANTUM_US * 1000 / 2;
-    let stream = |id: &str, ending: &str| {
-        format!(
-            "-netdev stream,id={id},server=off,addr.type=unix,addr.path=../{number}.socket{ending}"
-        )
-    };
-    let flags = [
-        "-nodefaults -vga none -accel tcg -icount shift=0,sleep=off -smp 1 -seed 1 -rtc clock=vm,base=2026-01-01 -name debug-threads=on -cpu qemu64"
-            .to_owned(),
-        format!("-plugin ../lockstep.so,control=../{number}.socket.control,piece={piece},sockets=3"),
-        stream("net", ""),
-        format!("-device e1000,netdev=net,mac=02:00:00:00:00:0{number}"),
-        stream("in", ".in"),
-        stream("out", ".out"),
-        "-netdev hubport,id=hub0,hubid=0,netdev=in -netdev hubport,id=hub1,hubid=0,netdev=out"
-            .to_owned(),
-        format!("-object filter-buffer,id=held,netdev=net,interval={QUANTUM_US}"),
-        format!("-object filter-buffer,id=beat,netdev=in,interval={QUANTUM_US}"),
-    ];
-    words(&flags.join(" "))
+/// The machine of a guest on virtual time: that which `dpb sim live` says. The guest runs in a folder below that of its sockets.
+fn in_steps(number: usize, said: &str) -> Result<Machine> {
+    let start = format!("guest `{number}`: {} ", guest::QEMU);
+    let flags = said.lines().find_map(|line| line.strip_prefix(&start));
+    let missing = || format!("dpb sim live says no flags of guest {number}: {said:?}");
+    let (flags, kernel_words) = flags
+        .and_then(|flags| flags.split_once(" -append '"))
+        .with_context(missing)?;
+    let kernel_words = kernel_words.strip_suffix(" ...'").with_context(missing)?;
+    let flags = flags
+        .replace("./lockstep.so,control=", "../lockstep.so,control=../")
+        .replace("addr.path=", "addr.path=../")
+        .replace("MAC", &mac(number));
+    Ok(Machine {
+        flags: words(&flags),
+        kernel_words: format!("{kernel_words} busy"),
+    })
+}
+
+fn mac(number: usize) -> String {
+    format!("02:00:00:00:00:0{number}")
 }
 
 fn words(flags: &str) -> Vec<String> {
@@ -191,15 +194,23 @@ fn words(flags: &str) -> Vec<String> {
 /// The words of both guests, and the record of the network between them.
 type Said = (BTreeMap<String, String>, Value);
 
+/// The machine of a guest.
+struct Machine {
+    /// QEMU's flags.
+    flags: Vec<String>,
+    /// Words of the kernel's command line.
+    kernel_words: String,
+}
+
 /// The way in which both guests run.
 struct Setup<'a> {
     /// The system between them.
     system: &'a str,
-    /// Words of their kernels' command lines.
-    kernel_words: &'a str,
+    /// Words that `dpb sim live` says when guests may come.
+    awaits: &'a str,
     limit: Duration,
-    /// QEMU's flags, by the guest's number.
-    flags: &'a dyn Fn(usize) -> Vec<String>,
+    /// The machine, by the guest's number and by what `dpb sim live` has said.
+    machine: &'a dyn Fn(usize, &str) -> Result<Machine>,
 }
 
 impl Setup<'_> {
@@ -208,11 +219,13 @@ impl Setup<'_> {
         fs::create_dir_all(folder)?;
         fs::write(folder.join("system.toml"), self.system)?;
         let image = image(kernel)?;
-        let network = Network::start(dpb, folder)?;
+        let network = Network::start(dpb, folder, self.awaits)?;
+        let network_said = network.said()?;
         let start = |number: usize| {
             let own = folder.join(number.to_string());
-            let words = format!("{} guest={number}", self.kernel_words);
-            Guest::start(kernel, &image, &own, &words, &(self.flags)(number))
+            let machine = (self.machine)(number, &network_said)?;
+            let words = format!("{} guest={number}", machine.kernel_words);
+            Guest::start(kernel, &image, &own, &words, &machine.flags)
         };
         let guests = [start(1)?, start(2)?];
         let mut said = BTreeMap::new();
@@ -332,7 +345,7 @@ struct Network {
 }
 
 impl Network {
-    fn start(dpb: &Path, folder: &Path) -> Result<Self> {
+    fn start(dpb: &Path, folder: &Path, awaits: &str) -> Result<Self> {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             // Of a run that was killed.
@@ -340,28 +353,35 @@ impl Network {
                 fs::remove_file(path)?;
             }
         }
-        let is_in_steps = fs::read_to_string(folder.join("system.toml"))?.contains("lockstep");
-        let ending = if is_in_steps { ".control" } else { "" };
-        let sockets = [1, 2].map(|number| folder.join(format!("{number}.socket{ending}")));
         let mut command = Command::new(dpb);
         command
             .args(["sim", "live", "system.toml", "--format", "json"])
             .current_dir(folder)
             .stdin(Stdio::null())
-            .stdout(fs::File::create(folder.join("record"))?);
+            .stdout(fs::File::create(folder.join("record"))?)
+            .stderr(fs::File::create(folder.join("said"))?);
         let mut network = Self {
             child: shell::start(&mut command)?,
             folder: folder.to_owned(),
         };
         let end = Instant::now() + LIMIT;
-        while !sockets.iter().all(|socket| socket.exists()) {
-            if let Some(status) = network.child.try_wait()? {
-                bail!("dpb sim live ended with {status}");
+        loop {
+            let said = network.said()?;
+            // A line that is whole.
+            if said.contains(awaits) && said.ends_with('\n') {
+                return Ok(network);
             }
-            ensure!(Instant::now() < end, "dpb sim live made no sockets");
+            if let Some(status) = network.child.try_wait()? {
+                bail!("dpb sim live ended with {status}: {said}");
+            }
+            ensure!(Instant::now() < end, "dpb sim live made no sockets: {said}");
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(network)
+    }
+
+    /// All that it has said so far.
+    fn said(&self) -> Result<String> {
+        fs::read_to_string(self.folder.join("said")).context("what dpb sim live says")
     }
 
     /// Ends it as a person does; its record.
@@ -372,7 +392,8 @@ impl Network {
             shell::run(Command::new("kill").args(["-TERM", &pid]))?;
         }
         let status = self.child.wait()?;
-        ensure!(status.success(), "dpb sim live ended with {status}");
+        let said = self.said()?;
+        ensure!(status.success(), "dpb sim live ended with {status}: {said}");
         let record = fs::read_to_string(self.folder.join("record"))?;
         serde_json::from_str(&record).context(record)
     }

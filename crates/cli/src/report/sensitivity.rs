@@ -11,6 +11,7 @@ use dpb_core::measure::{Outcome, Record, Summary};
 
 use super::anchor;
 use super::bars::{Bar, Bars, Group};
+use super::busiest::busiest;
 use super::chart::{Chart, Point, Series};
 use super::html::escape;
 use super::select::figure_text;
@@ -24,13 +25,6 @@ pub(super) const TASK: &str = "sim run";
 const METRIC: &str = "completion_s";
 /// Fewer values of a parameter make no sweep.
 const VALUES_MIN: usize = 3;
-/// The kinds of parts, by the metrics of their busiest.
-const KINDS: [(&str, &str); 4] = [
-    ("busy_share_hosts", "hosts' cores"),
-    ("busy_share_stages", "cards' stages"),
-    ("busy_share_buses", "DMA"),
-    ("busy_share_wires", "wires"),
-];
 const TITLE: &str = "What the completion time hangs on";
 const TITLES: [&str; 8] = [
     "system",
@@ -105,12 +99,12 @@ pub(super) fn shown(sweeps: &[Swept<'_>]) -> BTreeSet<String> {
     points.map(|(_, record)| record.id.clone()).collect()
 }
 
-/// Whatever a record says but this parameter.
+/// Whatever a record says but this parameter, and its first seed: runs are held together by their places, which are seeds.
 fn others(record: &Record, place: &str) -> String {
     let parameters = record.parameters.iter();
     let others = parameters.filter(|(name, _)| ![place, "set", "threads"].contains(&name.as_str()));
     let others: Vec<_> = others.collect();
-    format!("{others:?}")
+    format!("{} {others:?}", record.provenance.seed)
 }
 
 /// The slope of logarithms, seed by seed.
@@ -137,15 +131,6 @@ fn slope(line: &[(f64, f64)]) -> Option<f64> {
     (spread > 0.0 && both.is_finite()).then(|| both / spread)
 }
 
-/// The kind of part that is busiest in a record, and its share of the time.
-fn busiest(record: &Record) -> Option<(&'static str, f64)> {
-    let shares = KINDS.iter().filter_map(|(metric, kind)| {
-        let share = record.summary.get(*metric)?.median;
-        Some((*kind, share))
-    });
-    shares.max_by(|(_, one), (_, other)| one.total_cmp(other))
-}
-
 impl Swept<'_> {
     fn time(&self, at: usize) -> f64 {
         self.points[at].1.summary[METRIC].median
@@ -168,7 +153,8 @@ impl Swept<'_> {
         let busy = [0, last].map(|at| {
             let busiest = busiest(self.points[at].1);
             busiest.map_or(String::new(), |(kind, share)| {
-                format!("{kind} {}", percent((share * 1000.0).round() / 1000.0))
+                let share = percent((share * 1000.0).round() / 1000.0);
+                format!("{} {share}", kind.parts)
             })
         });
         vec![
@@ -360,6 +346,12 @@ mod tests {
         }
         assert!(sweeps(&records).is_empty());
         assert!(html(&sweeps(&records)).is_none());
+        // Nor do runs of other seeds.
+        let mut records = power("card.pcie_ns", 1.0);
+        for (record, seed) in records.iter_mut().zip(1..) {
+            record.provenance.seed = seed;
+        }
+        assert!(sweeps(&records).is_empty());
         // Two values are a difference, no sweep.
         assert!(sweeps(&power("card.pcie_ns", 1.0)[..2]).is_empty());
     }

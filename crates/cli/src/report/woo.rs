@@ -1,11 +1,12 @@
 //! Woo and Chung's figures 3 and 4 beside the same of systems that dpb simulated, and what of the published difference the model explains.
 //!
-//! The box `woo-chung` has the systems. The paper's numbers are hollow bars with their own name, and no ratio is drawn to them.
+//! The box `woo-chung` has the systems, and the changes of them that are drawn. The paper's numbers are hollow bars with their own name, and no ratio is drawn to them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use dpb_core::measure::{Outcome, Ratio, Record};
+use serde_json::Value;
 
 use super::bars::{Bar, Bars, Group};
 use super::html::escape;
@@ -13,8 +14,9 @@ use super::select::figure_text;
 use super::vary::{number_of, text_of};
 use super::{anchor, published};
 use crate::output::short;
-use crate::spec;
 
+/// The box.
+const BOX: &str = include_str!("../../boxes/woo-chung.json");
 /// The task of the records.
 const TASK: &str = "sim run";
 /// Before the names of the paper's systems.
@@ -42,9 +44,10 @@ pub(super) const NOTE: &str = "The paper's figures with this page's simulated sy
 
 /// The figures of the records, if there are any of the paper's systems; those with the ids in `swept` are of sweeps.
 pub(super) fn figures(records: &[Record], swept: &BTreeSet<String>) -> Option<Figures> {
+    let systems = systems();
     let own: Vec<&Record> = records
         .iter()
-        .filter(|record| is_of_paper(record) && !swept.contains(&record.id))
+        .filter(|record| is_of_paper(record, &systems) && !swept.contains(&record.id))
         .collect();
     if own.is_empty() {
         return None;
@@ -68,24 +71,38 @@ pub(super) fn figures(records: &[Record], swept: &BTreeSet<String>) -> Option<Fi
     })
 }
 
-/// True of a whole record of one of the paper's systems, as it is but for its application, its framing, and its digest with the times of
-/// that.
-fn is_of_paper(record: &Record) -> bool {
-    let has_own_times = text_of(record, "digest").ends_with("512");
-    let is_usual = |(name, _): (&str, _)| {
-        let place = spec::bare(name);
-        let last = place.rsplit('.').next().unwrap_or_default();
-        match last {
-            "operator" | "framing" | "interrupt_gap_us" | "jitter" | "application" | "requests"
-            | "request_bytes" | "answer_bytes" => true,
-            "byte_ps" | "job_ns" => has_own_times,
-            _ => false,
-        }
-    };
-    record.task == TASK
-        && record.outcome == Outcome::Done
-        && text_of(record, "system").starts_with(FOLDER)
-        && spec::own(record).all(is_usual)
+/// A system with the changes that a box makes of it.
+type Changed = (String, BTreeSet<String>);
+
+/// The changes in the text of a `--set`.
+fn changes(set: &str) -> BTreeSet<String> {
+    let each = set.split(';').map(str::trim);
+    each.filter(|it| !it.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The systems of the box.
+fn systems() -> Vec<Changed> {
+    let read: Value = serde_json::from_str(BOX).unwrap_or_default();
+    let tasks = read["tasks"].as_array().into_iter().flatten();
+    let each = tasks.flat_map(|task| {
+        let parameters = &task["parameters"];
+        let set = changes(parameters["set"].as_str().unwrap_or_default());
+        let names = match &parameters["system"] {
+            Value::Array(names) => names.as_slice(),
+            name => std::slice::from_ref(name),
+        };
+        let names = names.iter().filter_map(Value::as_str);
+        names.map(move |name| (name.to_owned(), set.clone()))
+    });
+    each.collect()
+}
+
+/// True of a whole record of one of the systems of the box, with just the changes that the box makes.
+fn is_of_paper(record: &Record, systems: &[Changed]) -> bool {
+    let changed = (text_of(record, "system"), changes(&text_of(record, "set")));
+    record.task == TASK && record.outcome == Outcome::Done && systems.contains(&changed)
 }
 
 fn variant(record: &Record) -> String {
@@ -313,8 +330,15 @@ mod tests {
 
     fn record(system: &str, digest: &str, application: &str, metric: &str, value: f64) -> Record {
         let model = format!("the system {FOLDER}{system}");
+        let name = format!("{FOLDER}{system}");
+        let asks = application == "ask";
+        let boxed = systems().into_iter().find(|(known, set)| {
+            *known == name && set.iter().any(|it| it.ends_with("application=ask")) == asks
+        });
+        let (_, set) = boxed.expect("the box has it");
         let mut record = Record::new(TASK, Evidence::Simulated { model }, 1)
-            .with("system", format!("{FOLDER}{system}"))
+            .with("system", name)
+            .with("set", Vec::from_iter(set).join("; "))
             .with("digest", digest)
             .with("framing", "length")
             .with("application", application)
@@ -355,9 +379,15 @@ mod tests {
         other.parameters.insert("system".to_owned(), "plain".into());
         assert!(figures(&[other], &BTreeSet::new()).is_none());
         // Nor has one that was changed.
-        let changed = record("card", "sha256", "send", "completion_s", 0.05)
-            .with("set.card.stage.lanes", 8_u64);
-        assert!(figures(&[changed], &BTreeSet::new()).is_none());
+        let with = |digest: &str, set: &str| {
+            let record = record("card", digest, "send", "completion_s", 0.05);
+            figures(&[record.with("set", set)], &BTreeSet::new())
+        };
+        assert!(with("sha256", "card.stage.lanes=8").is_none());
+        let sha512 =
+            "card.digest.operator=sha512; card.stage[sha].job_ns=260; card.stage[sha].byte_ps=";
+        assert!(with("sha512", &format!("{sha512}1250")).is_some());
+        assert!(with("sha512", &format!("{sha512}12500")).is_none());
         // A card alone has nothing that it is held against.
         let card = record("card", "sha256", "send", "completion_s", 1.0);
         let alone = figures(&[card], &BTreeSet::new());

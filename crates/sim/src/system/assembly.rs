@@ -12,7 +12,7 @@ use dpb_core::{Operator, SetupError};
 
 use super::card::{self, Card, CardModel};
 use super::cut::{WaysOut, have_ended};
-use super::description::{Description, DigestText, HostText, PCIE_PS};
+use super::description::{Description, DigestText, HostText, PCIE_PS, framing};
 use super::gate::GateWatch;
 use super::headers::Address;
 use super::host::{self, Host, Listening, Opening};
@@ -28,6 +28,7 @@ use datagrams::{services_of, sources_of};
 
 mod building;
 mod datagrams;
+mod ends;
 mod observing;
 
 /// Prepares an operator by its name: the digests of a system.
@@ -101,6 +102,7 @@ impl System {
         let hosts = building.add_hosts(&ways)?;
         let switches = building.add_switches(&ways)?;
         let real = building.add_real(&mut ways)?;
+        ends::check(description)?;
         building.join(&mut ways)?;
         let awaited = description.connections_to();
         let awaited = hosts
@@ -121,8 +123,16 @@ impl System {
     /// # Errors
     /// If a part fails.
     pub fn run(&mut self) -> Result<bool, RunError> {
+        self.run_unless(&|| false)
+    }
+
+    /// The same, that ends early once `is_over` says so, which is asked after each step of a few milliseconds of virtual time. It then gives false.
+    ///
+    /// # Errors
+    /// If a part fails.
+    pub fn run_unless(&mut self, is_over: &dyn Fn() -> bool) -> Result<bool, RunError> {
         // In steps, whose ends are the same however many threads there are.
-        while self.kernel.now_ps() < self.limit_ps {
+        while self.kernel.now_ps() < self.limit_ps && !is_over() {
             self.step()?;
             if self.has_finished() && report::in_flight(self) == 0 {
                 return Ok(true);
@@ -401,24 +411,32 @@ fn address(number: usize) -> Address {
     }
 }
 
+/// Protection by the operator and the framing of these names.
 fn protection(
-    digest: Option<&DigestText>,
+    operator: &str,
+    framing_name: &str,
     prepare: Prepare<'_>,
-) -> Result<Option<Protection>, DescriptionError> {
-    let Some(digest) = digest else {
-        return Ok(None);
-    };
-    let operator = prepare(&digest.operator);
-    let protection = operator.and_then(|operator| {
-        let framing = digest
-            .framing()
-            .map_err(|wrong| SetupError::Parameter(wrong.0))?;
+) -> Result<Protection, DescriptionError> {
+    let protection = prepare(operator).and_then(|operator| {
+        let framing = framing(framing_name).map_err(|wrong| SetupError::Parameter(wrong.0))?;
         Protection::new(operator, framing)
     });
-    let wrong =
-        |wrong: SetupError| DescriptionError(format!("digest `{}`: {wrong}", digest.operator));
-    protection.map(Some).map_err(wrong)
+    protection.map_err(|wrong| DescriptionError(format!("digest `{operator}`: {wrong}")))
 }
+
+/// The port of a host's connections or sources that has this number among them.
+fn own_port(what: &str, first: u16, count: usize) -> Result<u16, DescriptionError> {
+    let port = u16::try_from(count).ok();
+    let port = port.and_then(|count| first.checked_add(count));
+    port.ok_or_else(|| {
+        DescriptionError(format!(
+            "{what}: each has a port of its own, from {first} to 65535, and there are no more"
+        ))
+    })
+}
+
+/// The port that a host's first connection leads from.
+const CONNECTION_PORT: u16 = 40_000;
 
 fn host_of(
     description: &Description,
@@ -430,21 +448,17 @@ fn host_of(
     let config = description.tcp.config()?;
     let mut openings = Vec::new();
     for (count, connect) in text.connect.iter().enumerate() {
-        let Some(to) = description.host.iter().position(|it| it.name == connect.to) else {
-            return refuse(format!(
-                "`{}` connects to `{}`, which is no host",
-                text.name, connect.to
-            ));
-        };
-        if to == number {
-            return refuse(format!("`{}` connects to itself", text.name));
-        }
+        let to = ends::peer(description, number, connect)?;
         let spread_ps = picoseconds("spread_us", connect.spread_us, 1e6)?;
         let late = seed_of(seed, &format!("connections of {}", text.name), count);
         let late_ps = SplitMix64::new(late).unit() * spread_ps as f64;
         openings.push(Opening {
             at_ps: picoseconds("at_us", connect.at_us, 1e6)? + late_ps as u64,
-            port: 40_000 + count as u16,
+            port: own_port(
+                &format!("connections of `{}`", text.name),
+                CONNECTION_PORT,
+                count,
+            )?,
             to: Address {
                 port: connect.port,
                 ..address(to)
@@ -464,7 +478,9 @@ fn host_of(
             })
         })
         .collect();
-    let protection = protection(text.digest.as_ref(), prepare)?;
+    let digest = text.digest.as_ref();
+    let protection = digest.map(|it| protection(&it.operator, &it.framing, prepare));
+    let protection = protection.transpose()?;
     let host = Host::new(
         text.model()?,
         address(number),
@@ -475,12 +491,10 @@ fn host_of(
     let host = host.seeded(seed_of(seed, &format!("cores of {}", text.name), 0));
     let sources = sources_of(description, number, seed)?;
     let host = host.with_datagrams(sources, services_of(text, description)?);
-    Ok(
-        match text.digest.as_ref().map(DigestText::times).transpose()? {
-            Some(Some(times)) => host.with_digest_times(times, seed_of(seed, &text.name, DIGESTS)),
-            _ => host,
-        },
-    )
+    Ok(match digest.map(DigestText::times).transpose()? {
+        Some(Some(times)) => host.with_digest_times(times, seed_of(seed, &text.name, DIGESTS)),
+        _ => host,
+    })
 }
 
 /// Places of seeds, apart from those of a part's wires.
@@ -509,7 +523,9 @@ fn card_of(
         stage.model(text, seed)
     });
     let stages = stages.collect::<Result<Vec<_>, _>>()?;
-    let protection = protection(text.digest.as_ref(), prepare)?;
+    let digest = text.digest.as_ref();
+    let protection = digest.map(|it| protection(&it.operator, &it.framing, prepare));
+    let protection = protection.transpose()?;
     if protection.is_some() && stages.is_empty() {
         return refuse(format!(
             "the card of `{host}` computes digests, but has no stage that does"

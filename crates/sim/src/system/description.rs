@@ -17,8 +17,8 @@
 //!
 //! Times of stages and digests are in the file, or in others: a model of a device, or records that dpb measured ([`Description::load`]).
 //!
-//! What is not named is as in the part's model. A name that is no parameter is an error. A host has a card, which a table `card` with its name describes; without one
-//! it is a dumb card.
+//! What is not named is as in the part's model. A name that is no parameter is an error, and so is a parameter that changes nothing. A host has a card, which a table
+//! `card` with its name describes; without one it is a dumb card.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ use super::host::{Application, HostModel};
 use super::inputs::{Given, Input, InputText};
 use super::protect::Framing;
 pub use super::refusal::DescriptionError;
-use super::refusal::{picoseconds, refuse};
+use super::refusal::{at_most, byte_ps, job_ps, lanes, picoseconds, refuse, unused, waiting};
 use super::sources::{OfferText, PaceText, ServeText, SizesText};
 use super::switch::SwitchModel;
 use super::times::Times;
@@ -127,7 +127,7 @@ pub struct HostText {
     pub serve: Vec<ServeText>,
 }
 
-/// Digests behind frames.
+/// Digests behind frames that a host's cores compute.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct DigestText {
@@ -136,13 +136,13 @@ pub struct DigestText {
     /// `length`, as the paper, or `mark`.
     #[serde(default = "length")]
     pub framing: String,
-    /// A host core's time for each digest. A card has its stages.
+    /// A core's time for each digest.
     #[serde(default)]
     pub job_ns: f64,
-    /// A host core's time for each byte that is digested.
+    /// A core's time for each byte that is digested.
     #[serde(default)]
     pub byte_ps: u64,
-    /// A file of records from which a host core's time for a digest is taken, in place of both.
+    /// A file of records from which a core's time for a digest is taken, in place of both.
     pub record: Option<String>,
     /// The backend that these records are of, if there are several.
     pub backend: Option<String>,
@@ -156,6 +156,17 @@ pub struct DigestText {
     pub(crate) given: Option<Given>,
 }
 
+/// Digests behind frames that a card computes. Its stages have the times.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct CardDigestText {
+    /// The operator: `sha256`.
+    pub operator: String,
+    /// `length`, as the paper, or `mark`.
+    #[serde(default = "length")]
+    pub framing: String,
+}
+
 fn length() -> String {
     Framing::Length.name().to_owned()
 }
@@ -166,9 +177,9 @@ fn length() -> String {
 pub struct ListenText {
     /// The port.
     pub port: u16,
-    /// `receive` or `answer`.
+    /// `receive`, from those that send, or `answer`, those that ask.
     pub application: String,
-    /// The bytes of a request.
+    /// The bytes of a request that is answered.
     pub request_bytes: Option<u64>,
     /// The bytes of an answer.
     pub answer_bytes: Option<u64>,
@@ -188,15 +199,15 @@ pub struct ConnectText {
     /// The time by which it may be opened later, evenly, by the seed.
     #[serde(default)]
     pub spread_us: f64,
-    /// `send` or `ask`.
+    /// `send`, to a port that receives, or `ask`, at one that answers.
     pub application: String,
     /// The bytes that are sent.
     pub bytes: Option<u64>,
     /// The number of requests.
     pub requests: Option<u64>,
-    /// The bytes of a request.
+    /// The bytes of a request, as the port has them.
     pub request_bytes: Option<u64>,
-    /// The bytes of an answer.
+    /// The bytes of an answer, as the port has them.
     pub answer_bytes: Option<u64>,
     /// Time from an answer to the next request.
     pub think_us: Option<f64>,
@@ -233,7 +244,7 @@ pub struct CardText {
     #[serde(default)]
     pub shared: Vec<SharedText>,
     /// Digests that the card computes, behind IPv4 packets. Other frames, such as ARP and IPv6, pass as they are, and nobody authenticates them.
-    pub digest: Option<DigestText>,
+    pub digest: Option<CardDigestText>,
 }
 
 /// A stage of a card.
@@ -370,6 +381,11 @@ fn ns(what: &str, value: Option<f64>, usual_ps: u64) -> Result<u64, DescriptionE
     value.map_or(Ok(usual_ps), |value| picoseconds(what, value, 1e3))
 }
 
+/// A core's time in nanoseconds, or the model's.
+fn job(what: &str, value: Option<f64>, usual_ps: u64) -> Result<u64, DescriptionError> {
+    value.map_or(Ok(usual_ps), |value| job_ps(what, value))
+}
+
 impl TcpText {
     pub(crate) fn config(&self) -> Result<tcp::Config, DescriptionError> {
         let mtu = self.mtu.unwrap_or(1500);
@@ -403,43 +419,40 @@ impl HostText {
         let usual = HostModel::default();
         let at = |field: &str| format!("host `{}`, {field}", self.name);
         let digest = self.digest.as_ref();
-        let cores = self.cores.unwrap_or(usual.cores);
-        if cores == 0 {
-            return refuse(at("cores: a host has a core"));
-        }
+        let cores = lanes(&at("cores"), self.cores.unwrap_or(usual.cores))?;
         if !(0.0..1.0).contains(&self.jitter) {
             return refuse(at("jitter: it is a share, from 0 to below 1"));
         }
         Ok(HostModel {
             cores,
-            send_ps: ns(&at("send_ns"), self.send_ns, usual.send_ps)?,
-            receive_ps: ns(&at("receive_ns"), self.receive_ns, usual.receive_ps)?,
-            byte_ps: self.byte_ps.unwrap_or(usual.byte_ps),
-            interrupt_ps: ns(&at("interrupt_ns"), self.interrupt_ns, usual.interrupt_ps)?,
+            send_ps: job(&at("send_ns"), self.send_ns, usual.send_ps)?,
+            receive_ps: job(&at("receive_ns"), self.receive_ns, usual.receive_ps)?,
+            byte_ps: byte_ps(&at("byte_ps"), self.byte_ps.unwrap_or(usual.byte_ps))?,
+            interrupt_ps: job(&at("interrupt_ns"), self.interrupt_ns, usual.interrupt_ps)?,
             ring: self.ring.unwrap_or(usual.ring).max(1),
             merge: self.merge.unwrap_or(usual.merge),
             checksums: self.checksums.unwrap_or(usual.checksums),
-            digest_ps: ns(&at("digest.job_ns"), digest.map(|it| it.job_ns), 0)?,
-            digest_byte_ps: digest.map_or(0, |it| it.byte_ps),
+            digest_ps: job(&at("digest.job_ns"), digest.map(|it| it.job_ns), 0)?,
+            digest_byte_ps: byte_ps(&at("digest.byte_ps"), digest.map_or(0, |it| it.byte_ps))?,
             jitter_ppm: (self.jitter * 1e6).round() as u32,
         })
     }
 }
 
-impl DigestText {
-    pub(crate) fn framing(&self) -> Result<Framing, DescriptionError> {
-        let known = [Framing::Length, Framing::Mark];
-        let found = known.into_iter().find(|it| it.name() == self.framing);
-        let wrong =
-            || DescriptionError(format!("framing is length or mark, not `{}`", self.framing));
-        found.ok_or_else(wrong)
-    }
+/// The framing of this name.
+pub(crate) fn framing(name: &str) -> Result<Framing, DescriptionError> {
+    let known = [Framing::Length, Framing::Mark];
+    let found = known.into_iter().find(|it| it.name() == name);
+    found.ok_or_else(|| DescriptionError(format!("framing is length or mark, not `{name}`")))
 }
+
+/// Bytes of one direction of a connection, at most: far less than the stream that TCP's model takes for endless.
+const STREAM_BYTES_MAX: u64 = 1 << 60;
 
 /// A number that an application needs.
 fn needed(what: &str, name: &str, value: Option<u64>) -> Result<u64, DescriptionError> {
     match value {
-        Some(value) if value > 0 => Ok(value),
+        Some(value) if value > 0 => at_most(STREAM_BYTES_MAX, &format!("{what}, {name}"), value),
         _ => refuse(format!("{what} needs {name}, above zero")),
     }
 }
@@ -447,7 +460,14 @@ fn needed(what: &str, name: &str, value: Option<u64>) -> Result<u64, Description
 impl ListenText {
     pub(crate) fn application(&self) -> Result<Application, DescriptionError> {
         match self.application.as_str() {
-            "receive" => Ok(Application::Receive),
+            "receive" => {
+                let given = [
+                    ("request_bytes", self.request_bytes.is_some()),
+                    ("answer_bytes", self.answer_bytes.is_some()),
+                ];
+                unused("receive", &given)?;
+                Ok(Application::Receive)
+            }
             "answer" => Ok(Application::Answer {
                 request_bytes: needed("answer", "request_bytes", self.request_bytes)?,
                 answer_bytes: needed("answer", "answer_bytes", self.answer_bytes)?,
@@ -472,15 +492,34 @@ impl ConnectText {
             return refuse("think and rate_per_s are for requests: application ask");
         }
         match self.application.as_str() {
-            "send" => Ok(Application::Send {
-                bytes: needed("send", "bytes", self.bytes)?,
-            }),
-            "ask" => Ok(Application::Ask {
-                requests: needed("ask", "requests", self.requests)?,
-                request_bytes: needed("ask", "request_bytes", self.request_bytes)?,
-                answer_bytes: needed("ask", "answer_bytes", self.answer_bytes)?,
-                pace: text.pace("ask", seed)?,
-            }),
+            "send" => {
+                let bytes = needed("send", "bytes", self.bytes)?;
+                let given = [
+                    ("requests", self.requests.is_some()),
+                    ("request_bytes", self.request_bytes.is_some()),
+                    ("answer_bytes", self.answer_bytes.is_some()),
+                ];
+                unused("send", &given)?;
+                Ok(Application::Send { bytes })
+            }
+            "ask" => {
+                let requests = needed("ask", "requests", self.requests)?;
+                let request_bytes = needed("ask", "request_bytes", self.request_bytes)?;
+                let answer_bytes = needed("ask", "answer_bytes", self.answer_bytes)?;
+                let all = requests.saturating_mul(request_bytes.max(answer_bytes));
+                at_most(
+                    STREAM_BYTES_MAX,
+                    "ask, bytes of all requests or answers",
+                    all,
+                )?;
+                unused("ask", &[("bytes", self.bytes.is_some())])?;
+                Ok(Application::Ask {
+                    requests,
+                    request_bytes,
+                    answer_bytes,
+                    pace: text.pace("ask", seed)?,
+                })
+            }
             other => refuse(format!(
                 "a host that connects does send or ask, not `{other}`"
             )),
@@ -496,7 +535,10 @@ impl CardText {
         let gap = self.interrupt_gap_us.map(|it| it * 1e3);
         let model = CardModel {
             dma_ps: ns(&at("dma_ns"), self.dma_ns, usual.dma_ps)?,
-            dma_byte_ps: self.dma_byte_ps.unwrap_or(usual.dma_byte_ps),
+            dma_byte_ps: byte_ps(
+                &at("dma_byte_ps"),
+                self.dma_byte_ps.unwrap_or(usual.dma_byte_ps),
+            )?,
             receive_descriptors: self
                 .receive_descriptors
                 .unwrap_or(usual.receive_descriptors),
@@ -525,11 +567,11 @@ impl CardText {
     /// The buses and memories that the card's stages share, behind its DMA engines.
     pub(crate) fn shared(&self) -> Result<Vec<SharedModel>, DescriptionError> {
         let shared = self.shared.iter().map(|text| {
-            let at = format!("`{}`, latency_ns", text.name);
+            let at = |field: &str| format!("`{}`, {field}", text.name);
             Ok(SharedModel {
                 name: text.name.clone(),
-                byte_ps: text.byte_ps,
-                latency_ps: picoseconds(&at, text.latency_ns, 1e3)?,
+                byte_ps: byte_ps(&at("byte_ps"), text.byte_ps)?,
+                latency_ps: picoseconds(&at("latency_ns"), text.latency_ns, 1e3)?,
             })
         });
         shared.collect()
@@ -563,32 +605,29 @@ impl StageText {
             Some(Given::Device(model)) => Some(model),
             _ => None,
         };
-        let lanes = self.lanes.or(device.map(|it| it.lanes.get() as usize));
-        let lanes = lanes.unwrap_or(1);
-        if lanes == 0 {
-            return refuse(at("lanes: a stage has a lane"));
-        }
+        let given = self.lanes.or(device.map(|it| it.lanes.get() as usize));
+        let lanes = lanes(&at("lanes"), given.unwrap_or(1))?;
         let is_given = self.record.is_some() || self.model.is_some();
         let has_own = self.job_ns != 0.0 || self.byte_ps != 0;
         let times = match &self.given {
             Some(_) if has_own => {
                 return refuse(at("job_ns and byte_ps are in the file that is named"));
             }
-            Some(given) => given.times(),
+            Some(given) => given.times(&self.name)?,
             None if is_given => return refuse(at("its files were not read")),
             None => Times::Linear {
-                job_ps: picoseconds(&at("job_ns"), self.job_ns, 1e3)?,
-                byte_ps: self.byte_ps,
+                job_ps: job_ps(&at("job_ns"), self.job_ns)?,
+                byte_ps: byte_ps(&at("byte_ps"), self.byte_ps)?,
             },
         };
         let depth = device.map(|it| it.depth_max.get() as usize);
-        let doorbell_ps = device.map_or(0, |it| it.doorbell_ns * 1000);
+        let doorbell_ns = device.map_or(0.0, |it| it.doorbell_ns as f64);
         let crosses = self.crosses.iter().map(|it| card.crossing(it));
         Ok(StageModel {
             lanes,
-            waiting_max: self.waiting.or(depth).unwrap_or(256),
+            waiting_max: waiting(&at("waiting"), self.waiting.or(depth).unwrap_or(256))?,
             latency_ps: picoseconds(&at("latency_ns"), self.latency_ns, 1e3)?,
-            doorbell_ps: ns(&at("doorbell_ns"), self.doorbell_ns, doorbell_ps)?,
+            doorbell_ps: job_ps(&at("doorbell_ns"), self.doorbell_ns.unwrap_or(doorbell_ns))?,
             crosses: crosses.collect::<Result<_, _>>()?,
             ports: self.ports.clone(),
             seed,
@@ -598,15 +637,19 @@ impl StageText {
 }
 
 impl Given {
-    /// The times of service of a single item.
-    fn times(&self) -> Times {
-        match self {
+    /// The times of service of a single item at this part.
+    fn times(&self, part: &str) -> Result<Times, DescriptionError> {
+        let at = |field: &str| format!("model of `{part}`, {field}");
+        Ok(match self {
             Self::Times(times) => times.clone(),
             Self::Device(model) => Times::Linear {
-                job_ps: (model.job_ns + model.item_ns) * 1000,
-                byte_ps: model.byte_ps,
+                job_ps: job_ps(
+                    &at("job_ns and item_ns"),
+                    model.job_ns as f64 + model.item_ns as f64,
+                )?,
+                byte_ps: byte_ps(&at("byte_ps"), model.byte_ps)?,
             },
-        }
+        })
     }
 }
 
@@ -619,7 +662,7 @@ impl DigestText {
             Some(_) if has_own => {
                 refuse("digest: job_ns and byte_ps are in the file that is named")
             }
-            Some(given) => Ok(Some(given.times())),
+            Some(given) => given.times("digest").map(Some),
             None if is_named => refuse("digest: its files were not read"),
             None => Ok(None),
         }
@@ -639,26 +682,18 @@ impl Description {
             };
             let text = InputText {
                 record: digest.record.clone(),
-                operator: Some(digest.operator.clone()),
+                operator: None,
                 backend: digest.backend.clone(),
                 draw: digest.draw,
                 model: digest.model.clone(),
             };
-            if let Some((given, input)) = text.read(folder, None)? {
+            if let Some((given, input)) = text.read(folder, Some(&digest.operator))? {
                 digest.given = Some(given);
                 inputs.push(input);
             }
         }
         for card in &mut self.card {
             let usual = card.digest.as_ref().map(|it| it.operator.clone());
-            if let Some(digest) = &card.digest
-                && (digest.record.is_some() || digest.model.is_some())
-            {
-                return refuse(format!(
-                    "card of `{}`: its stages have times, and name record or model themselves",
-                    card.host
-                ));
-            }
             for stage in &mut card.stage {
                 let text = InputText {
                     record: stage.record.clone(),

@@ -18,7 +18,7 @@ use crate::kernel::{NANOSECOND_PS, SECOND_PS};
 pub struct InputText {
     /// A file of records: the times of an operator, by size. Its path is as seen from the system's file.
     pub record: Option<String>,
-    /// The operator whose times they are.
+    /// The operator whose times they are, of those that a file of records has.
     pub operator: Option<String>,
     /// The backend whose times they are; needed if the file has several.
     pub backend: Option<String>,
@@ -81,7 +81,10 @@ impl InputText {
                 Self { draw: true, .. }
                 | Self {
                     backend: Some(_), ..
-                } => refuse("draw and backend choose among records: name a record"),
+                }
+                | Self {
+                    operator: Some(_), ..
+                } => refuse("operator, backend and draw choose among records: name a record"),
                 _ => Ok(None),
             },
             (Some(_), Some(_)) => refuse("times come from a record or from a model, not from both"),
@@ -107,7 +110,7 @@ impl InputText {
                 Ok(Some((Given::Times(times), input)))
             }
             (None, Some(file)) => {
-                if self.draw || self.backend.is_some() {
+                if self.draw || self.backend.is_some() || self.operator.is_some() {
                     return refuse(format!("{file}: a model has no records to choose from"));
                 }
                 let model = model(&folder.join(file))?;

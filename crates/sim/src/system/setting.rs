@@ -2,7 +2,7 @@
 //!
 //! A place is the names of tables and of a parameter, with points between. Where a table is there several times, as hosts are, it
 //! means the parameter of each; `host[server].cores` means that of the host called `server`, and `link[0].latency_ns` that of the
-//! first link. A card goes by its host's name.
+//! first link. A card goes by its host's name. The value `none` takes a parameter away, so that it is as in the part's model, or not there.
 
 use toml::{Table, Value};
 
@@ -27,11 +27,13 @@ struct Step {
 
 /// Tables that a file need not have: a setting makes them.
 const MADE: [&str; 1] = ["tcp"];
+/// The value that takes a parameter away. No parameter of text has such a value.
+const NONE: &str = "none";
 /// Parameters that name a file.
 const FILES: [&str; 2] = ["record", "model"];
 
 impl Setting {
-    /// A setting of this place. The value is written as in the file, but that text needs no quotes: `500`, `true`, `sha512`.
+    /// A setting of this place. The value is written as in the file, but that text needs no quotes: `500`, `true`, `sha512`. `none` is no value.
     ///
     /// # Errors
     /// If the place is none: a name is missing, or a bracket.
@@ -92,7 +94,8 @@ impl Setting {
             file.entry(&step.key)
                 .or_insert_with(|| Value::Table(Table::new()));
         }
-        match set(file, &self.steps, &self.value) {
+        let value = (self.value.as_str() != Some(NONE)).then_some(&self.value);
+        match set(file, &self.steps, value) {
             0 => refuse(format!(
                 "the system has no `{}`: {}",
                 self.place,
@@ -145,16 +148,21 @@ fn is_part(value: &Value) -> bool {
             .is_some_and(|list| list.iter().any(Value::is_table))
 }
 
-/// Sets the parameter in each table that the steps lead to; says in how many.
-fn set(table: &mut Table, steps: &[Step], value: &Value) -> usize {
+/// Sets the parameter in each table that the steps lead to, or takes it away where it is; says in how many.
+fn set(table: &mut Table, steps: &[Step], value: Option<&Value>) -> usize {
     let [step, rest @ ..] = steps else { return 0 };
     if rest.is_empty() {
         // A part is no parameter.
         if step.which.is_some() || table.get(&step.key).is_some_and(is_part) {
             return 0;
         }
-        table.insert(step.key.clone(), value.clone());
-        return 1;
+        return match value {
+            Some(value) => {
+                table.insert(step.key.clone(), value.clone());
+                1
+            }
+            None => usize::from(table.remove(&step.key).is_some()),
+        };
     }
     match table.get_mut(&step.key) {
         Some(Value::Table(inner)) if step.which.is_none() => set(inner, rest, value),
@@ -275,6 +283,11 @@ mod tests {
             [None, Some(25.0)]
         );
         assert_eq!((changed.tcp.mtu, changed.limit_s), (Some(9000), 3.0));
+        // One that is there is taken away.
+        let less = with(&[("host.cores", "none"), ("card.stage.lanes", "none")]);
+        let less = less.expect("each is there once");
+        assert_eq!([0, 1].map(|at| less.host[at].cores), [None, None]);
+        assert_eq!([0, 1].map(|at| less.card[0].stage[at].lanes), [None, None]);
         // The later of two settings counts.
         let twice = with(&[("host.cores", "2"), ("host[a].cores", "5")]).expect("both are there");
         assert_eq!([0, 1].map(|at| twice.host[at].cores), [Some(5), Some(2)]);
@@ -305,6 +318,8 @@ mod tests {
             ("limit_s", "1979-05-27", "a value is a number"),
             ("host", "2", "the system has no `host`"),
             ("host.cores", " ", "has no value"),
+            ("host.ring", "none", "the system has no `host.ring`"),
+            ("host.name", "none", "missing field `name`"),
             ("host..cores", "2", "is no place"),
             ("host[a.cores", "2", "is no place"),
             ("host[].cores", "2", "is no place"),

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::arrivals::{Gaps, Rate, Sizes};
 use super::asking::Pace;
 use super::datagrams::{PACKET_HEADERS, STAMP_BYTES};
-use super::refusal::{DescriptionError, picoseconds, refuse};
+use super::refusal::{DescriptionError, picoseconds_to, refuse, unused};
 
 /// A source of datagrams over UDP: an open loop.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -128,6 +128,9 @@ impl SizesText {
     }
 }
 
+/// The longest time of thinking, a thousand seconds: some times its mean is still a time.
+const THINK_PS_MAX: u64 = 1_000_000_000_000_000;
+
 /// The times of requests over a connection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PaceText<'a> {
@@ -139,6 +142,9 @@ pub(crate) struct PaceText<'a> {
 
 impl PaceText<'_> {
     pub(crate) fn pace(&self, what: &str, seed: u64) -> Result<Pace, DescriptionError> {
+        if self.think_us.is_none() {
+            unused(what, &[("think without think_us", self.think.is_some())])?;
+        }
         let Some(per_s) = self.rate_per_s else {
             if self.gaps.is_some() {
                 return refuse(format!("{what}: gaps need rate_per_s"));
@@ -152,7 +158,8 @@ impl PaceText<'_> {
                     ));
                 }
             };
-            let think_ps = picoseconds("think_us", self.think_us.unwrap_or(0.0), 1e6)?;
+            let think_us = self.think_us.unwrap_or(0.0);
+            let think_ps = picoseconds_to(THINK_PS_MAX, "think_us", think_us, 1e6)?;
             return Ok(Pace::Closed {
                 think_ps,
                 is_exponential,

@@ -2,6 +2,11 @@
 
 use dpb_core::random::SplitMix64;
 
+/// The longest time of a job, in picoseconds: a second. Sums of those that wait for each other are times, too.
+pub const JOB_PS_MAX: u64 = 1_000_000_000_000;
+/// The longest time of a byte of a job, in picoseconds. The bytes of a frame take no longer than a job.
+pub const BYTE_PS_MAX: u64 = 100_000_000;
+
 /// The times that a server takes, by the bytes of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Times {
@@ -83,7 +88,7 @@ impl Measured {
     }
 
     /// Between two sizes a time is on the straight line of logarithms; beyond the measured ones it goes on in proportion to the last line above the largest
-    /// size, and stays as it is below the smallest.
+    /// size, and stays as it is below the smallest. None is longer than [`JOB_PS_MAX`].
     fn cost_ps(&self, bytes: u64, random: &mut SplitMix64) -> u64 {
         let is_drawn = self.points.iter().any(|it| it.times_ps.len() > 1);
         let share = if is_drawn { random.unit() } else { 1.0 };
@@ -109,7 +114,7 @@ impl Measured {
                 }
             }
         };
-        ps.round().max(1.0) as u64
+        ps.round().clamp(1.0, JOB_PS_MAX as f64) as u64
     }
 }
 
@@ -142,6 +147,13 @@ mod tests {
             let ps = measured.cost_ps(bytes, &mut random);
             assert!(ps.abs_diff(expected) <= 1, "{bytes}: {ps}");
         }
+    }
+
+    #[test]
+    fn no_time_is_longer_than_a_second() {
+        // A line so steep that the next size would take longer than there is time.
+        let measured = fixed(&[(64, 1e6), (65, 1e11)]);
+        assert_eq!(measured.cost_ps(9000, &mut SplitMix64::new(1)), JOB_PS_MAX);
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn what_is_wrong_with_a_card_is_said() {
         ),
         (
             "stage = [{ name = \"a\", lanes = 0 }]",
-            "a stage has a lane",
+            "lanes: there is at least one",
         ),
         ("stage = [{ name = \"a\", doorbell_ns = -1 }]", "no time"),
         ("stage = [{ name = \"a\", ring = 4 }]", "unknown field"),

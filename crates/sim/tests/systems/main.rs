@@ -2,6 +2,7 @@
 
 mod cards;
 mod flows;
+mod refused;
 mod traces;
 mod ways;
 

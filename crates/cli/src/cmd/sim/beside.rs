@@ -7,7 +7,7 @@ use dpb_sim::beside::{Beside, beside, error};
 
 use crate::Globals;
 use crate::exit::Failure;
-use crate::output::{self, Column, Format, Table};
+use crate::output::{self, Column, Table};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -45,12 +45,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{file}: {why}")));
     }
     let table = table(&found);
-    let text = match globals.format() {
-        Format::Markdown => table.to_markdown(),
-        Format::Csv => table.to_csv(),
-        _ => table.to_text(),
-    };
-    output::print(&(text + "\n"))?;
+    output::print(&(table.to(globals.format()) + "\n"))?;
     for why in &missing {
         output::print(&format!("without a model: {why}\n"))?;
     }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use dpb_core::measure::{Check, Durability, Outcome, Record};
 use dpb_core::{Evidence, WallClock};
 use dpb_sim::kernel::RunError;
@@ -28,6 +29,8 @@ use links::{Joint, LinkFlags};
                   Synchronised processes do what one process does, to the picosecond: the same file and seed give the same counts. The latency of a link is its file's; each \
                   side adds its own to what it sends.\n\
                   A process whose hosts have all finished stays for --linger, then says TERMINATE and ends; one without hosts stays until all its peers have ended. \
+                  --end silent leaves the word out and closes the sockets: SimBricks' own switch, wire and packet generator abort when they receive it. They do not notice \
+                  the end either, and run on until they are ended; a peer of dpb's would fail, if it needed more of this side.\n\
                   Sources of datagrams are for systems in one process alone.\n\
                   Exit 1: a peer ended without a word, was silent, or broke the protocol. Exit 3: nobody came.\n\
                   Example, in two terminals:\n  \
@@ -47,6 +50,9 @@ pub(super) struct Args {
     /// Stay so long, in the system's time, once all applications here have finished [default: 5ms; 1s if links have faults, as lost frames are sent again]
     #[arg(long, value_name = "TIME", value_parser = args::duration)]
     linger: Option<Duration>,
+    /// The last word to peers, once this side has ended as it should: TERMINATE of the protocol, or none
+    #[arg(long, value_name = "WORD", value_enum, default_value_t = End::Terminate)]
+    end: End,
     /// The seed: faults of links depend on it
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -59,6 +65,15 @@ pub(super) struct Args {
     /// Append the record to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+}
+
+/// The last word to peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum End {
+    /// Say TERMINATE: peers go on alone
+    Terminate,
+    /// Say nothing, as some simulators abort when they receive it
+    Silent,
 }
 
 /// The usual time of staying.
@@ -91,7 +106,9 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let watched: Vec<GateWatch> = watches.iter().map(|(_, watch)| watch.clone()).collect();
     let ended = system.run_beside(&watched, linger_ps);
     let finished = ended.map_err(|why| failure(&why))?;
-    watched.iter().for_each(GateWatch::farewell);
+    if args.end == End::Terminate {
+        watched.iter().for_each(GateWatch::farewell);
+    }
     let (record, samples) = args.record(&description, &system, &watches, finished)?;
     if let Some(store) = &mut store {
         store
@@ -263,10 +280,5 @@ fn print_links(format: Format, watches: &[(CutLink, GateWatch)]) -> Result<(), F
         let counts = [usage.sent, usage.received, dropped].map(|it| it.to_string());
         table.row([link.to_string()].into_iter().chain(counts));
     }
-    let text = match format {
-        Format::Markdown => table.to_markdown(),
-        Format::Csv => table.to_csv(),
-        Format::Table | Format::Json => table.to_text(),
-    };
-    output::print(&(text + "\n"))
+    output::print(&(table.to(format) + "\n"))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use dpb_core::Evidence;
 use dpb_core::measure::{Check, Outcome, Record};
-use dpb_sim::system::description::{ConnectText, DigestText};
+use dpb_sim::system::description::ConnectText;
 use dpb_sim::system::sources::OfferText;
 use dpb_sim::system::{Description, System};
 
@@ -19,6 +19,7 @@ use crate::args::{self, List};
 use crate::cmd::sweep::{self, Results};
 use crate::exit::Failure;
 use crate::output::{self, Format, Progress};
+use crate::report::busiest::{BUSES, CORES, STAGES, WIRES};
 use crate::spec;
 use crate::task::{Cost, Task, View, axis, charted, flags, listed, recorded_by_name};
 use crate::{Globals, interrupt};
@@ -64,22 +65,10 @@ const VIEW: View = View {
             "payload bits a second, at both ends",
             output::short,
         ),
-        listed(
-            "busy_share_hosts",
-            "the busiest host's cores",
-            output::percent,
-        ),
-        listed(
-            "busy_share_stages",
-            "the busiest stage of a card",
-            output::percent,
-        ),
-        listed(
-            "busy_share_buses",
-            "the busiest DMA or memory of a card",
-            output::percent,
-        ),
-        listed("busy_share_wires", "the busiest wire", output::percent),
+        listed(CORES.metric, CORES.meaning, output::percent),
+        listed(STAGES.metric, STAGES.meaning, output::percent),
+        listed(BUSES.metric, BUSES.meaning, output::percent),
+        listed(WIRES.metric, WIRES.meaning, output::percent),
         listed(
             "request_latency_ns_p50",
             "requests over connections, from their intended begin",
@@ -113,7 +102,7 @@ fn seconds(seconds: f64) -> String {
                   `simulated`. The same file and seed give the same results, however many threads.\n\
                   Times are the model's: what a file does not name has a usual value, which is no measurement.\n\
                   --set changes a parameter in each part that has it, host[server].cores in one part alone. Values sweep: 1,2,4 or 125..2000 (doubling); several settings, in \
-                  one --set with semicolons between or in several, are combined.\n\
+                  one --set with semicolons between or in several, are combined. The value none takes a parameter away. A parameter that would change nothing is an error.\n\
                   Systems that come with dpb: plain, software, card, on-path, off-path; woo-chung/dumb, /software, /card, /card-hmac, /tls-card, /off-path.\n\
                   Examples:\n  dpb sim run card\n  dpb sim run card --set card.stage.byte_ps=125..2000 --set link.latency_ns=500,2000 --repeat 10\n  \
                   dpb sim run system.toml --repeat 10 --threads 2 --out records.jsonl\n  dpb sim run off-path --pcapng frames.pcapng --timeline timeline.json"
@@ -197,8 +186,8 @@ impl Args {
         let record = Record::new(TASK.name, Evidence::Simulated { model }, self.seed)
             .with("system", test.system.as_str())
             .with("application", test.applications())
-            .with("digest", test.of_digests(|digest| &digest.operator))
-            .with("framing", test.of_digests(|digest| &digest.framing))
+            .with("digest", test.of_digests(|[operator, _]| operator))
+            .with("framing", test.of_digests(|[_, framing]| framing))
             .with("clients", test.clients())
             .with("repeat", self.repeat)
             .with("threads", self.threads)
@@ -237,8 +226,11 @@ impl Args {
                 true => self.traces.begin(&mut system)?,
                 false => Traces::default(),
             };
-            let ran = system.run();
+            let ran = system.run_unless(&interrupt::is_set);
             traces.finish()?;
+            if matches!(ran, Ok(false)) && interrupt::is_set() {
+                return Ok((record.without_numbers(Outcome::Interrupted), samples));
+            }
             let ended = match ran {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(format!(
@@ -293,16 +285,15 @@ impl Test {
         joined(connections.chain(self.offers().map(|_| "offer")))
     }
 
-    /// The words of all digests; `none` where there are none.
-    fn of_digests(&self, of: fn(&DigestText) -> &String) -> String {
-        let hosts = self.description.host.iter().map(|host| &host.digest);
-        let cards = self.description.card.iter().map(|card| &card.digest);
-        joined(
-            hosts
-                .chain(cards)
-                .flatten()
-                .map(|digest| of(digest).as_str()),
-        )
+    /// The words of all digests, of their operators and framings; `none` where there are none.
+    fn of_digests(&self, of: fn([&str; 2]) -> &str) -> String {
+        let hosts = self.description.host.iter();
+        let hosts = hosts.filter_map(|host| host.digest.as_ref());
+        let hosts = hosts.map(|it| [it.operator.as_str(), it.framing.as_str()]);
+        let cards = self.description.card.iter();
+        let cards = cards.filter_map(|card| card.digest.as_ref());
+        let cards = cards.map(|it| [it.operator.as_str(), it.framing.as_str()]);
+        joined(hosts.chain(cards).map(of))
     }
 
     /// Frames with payload of all connections and sources of datagrams, about.

@@ -9,6 +9,7 @@ use dpb_core::measure::Record;
 use dpb_sim::system::{Flow, Kind, Leg, Part, System, report};
 
 use super::counts;
+use crate::report::busiest::{BUSES, CORES, STAGES, WIRES};
 pub(super) use datagrams::{DATAGRAMS, REQUESTS};
 pub(super) use figures::Figures;
 
@@ -58,10 +59,10 @@ pub(super) const SPENT: [&str; 2] = ["mean", "share"];
 /// The metric of the busiest part of a kind; `None` of parts that serve nothing.
 const fn metric(kind: Kind) -> Option<&'static str> {
     match kind {
-        Kind::Cores => Some("busy_share_hosts"),
-        Kind::Stage => Some("busy_share_stages"),
-        Kind::Bus => Some("busy_share_buses"),
-        Kind::Wire => Some("busy_share_wires"),
+        Kind::Cores => Some(CORES.metric),
+        Kind::Stage => Some(STAGES.metric),
+        Kind::Bus => Some(BUSES.metric),
+        Kind::Wire => Some(WIRES.metric),
         Kind::Passive => None,
     }
 }
@@ -122,13 +123,13 @@ impl Samples {
         let datagrams = report::datagram_flows(system);
         let received = datagrams.iter().filter_map(|flow| flow.received);
         let delivered: u64 = delivered.chain(received.map(|it| it.bytes)).sum();
-        // Both ends count an answer.
-        let asked = opened.iter().filter(|flow| flow.answers > 0);
-        let rates = asked.filter_map(|flow| {
+        // The end that asks counts an answer when it has come; the other end's time is another.
+        let asking = opened.iter().filter(|flow| flow.asking.is_some());
+        let rates = asking.filter_map(|flow| {
             let took_ps = flow.finished_ps?.saturating_sub(flow.opened_ps);
             Some(flow.answers as f64 / seconds(took_ps.max(1)))
         });
-        let rate = rates.sum::<f64>() / 2.0;
+        let rate = rates.sum::<f64>();
         self.push("completion_s", completion_s);
         self.push("goodput_bps", delivered as f64 * 8.0 / completion_s);
         if rate > 0.0 {

@@ -7,14 +7,7 @@ use dpb_sim::system::Leg;
 use super::samples::{DATAGRAMS, FLOW, Figures, PART, REQUESTS, SPENT, Samples};
 use crate::exit::Failure;
 use crate::output::{self, Column, Format, Table};
-
-/// The metrics of kinds of parts, with what they are called in a table.
-const KINDS: [(&str, &str); 4] = [
-    ("busy_share_hosts", "a host's cores"),
-    ("busy_share_stages", "a card's stage"),
-    ("busy_share_buses", "DMA or a card's memory"),
-    ("busy_share_wires", "a wire"),
-];
+use crate::report::busiest::busiest;
 
 /// A figure's text.
 type Text = fn(f64) -> String;
@@ -26,12 +19,7 @@ type Text = fn(f64) -> String;
 /// If stdout cannot be written.
 pub(super) fn print(format: Format, samples: &Samples) -> Result<(), Failure> {
     for table in tables(samples) {
-        let text = match format {
-            Format::Markdown => table.to_markdown(),
-            Format::Csv => table.to_csv(),
-            Format::Table | Format::Json => table.to_text(),
-        };
-        output::print(&(text + "\n"))?;
+        output::print(&(table.to(format) + "\n"))?;
     }
     Ok(())
 }
@@ -225,7 +213,10 @@ pub(super) fn for_people(records: &[Record]) -> Table {
                 .map(|(name, _, text)| cell(samples(name), *text)),
         );
         row.push(samples("completion_s").len().to_string());
-        row.push(busiest(record));
+        let most = busiest(record);
+        row.push(most.map_or(String::new(), |(kind, share)| {
+            format!("{}, {}", kind.parts, percent(share))
+        }));
         row.push(output::evidence(record).to_owned());
         row.push(match &record.outcome {
             Outcome::Done => "done".to_owned(),
@@ -234,16 +225,4 @@ pub(super) fn for_people(records: &[Record]) -> Table {
         table.row(row);
     }
     table
-}
-
-/// The kind of part that is busiest, and its share.
-fn busiest(record: &Record) -> String {
-    let shares = KINDS.iter().filter_map(|(metric, kind)| {
-        let share = record.summary.get(*metric)?.median;
-        Some((share, *kind))
-    });
-    let most = shares.max_by(|(one, _), (other, _)| one.total_cmp(other));
-    most.map_or(String::new(), |(share, kind)| {
-        format!("{kind}, {}", percent(share))
-    })
 }

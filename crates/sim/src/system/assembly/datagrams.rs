@@ -1,14 +1,15 @@
 //! Sources and services of datagrams, out of a description.
 
 use super::super::datagrams::{ServiceModel, SourceModel};
+use super::super::refusal::unused;
 use super::super::sources::{WAITING, check_payload, rate};
 use super::{
-    Address, DATAGRAMS, Description, DescriptionError, HostText, address, picoseconds, refuse,
-    seed_of,
+    Address, DATAGRAMS, Description, DescriptionError, HostText, address, own_port, picoseconds,
+    refuse, seed_of,
 };
 
 /// The port that a host's first source of datagrams sends from.
-const SOURCE_PORT: u16 = 50_000;
+pub(super) const SOURCE_PORT: u16 = 50_000;
 
 pub(super) fn sources_of(
     description: &Description,
@@ -35,7 +36,7 @@ pub(super) fn sources_of(
             ));
         }
         sources.push(SourceModel {
-            port: SOURCE_PORT + count as u16,
+            port: own_port(&what, SOURCE_PORT, count)?,
             to: Address {
                 port: offer.port,
                 ..address(to)
@@ -62,8 +63,12 @@ pub(super) fn services_of(
         if services.iter().any(|it| it.port == serve.port) {
             return refuse(format!("`{}` serves port {} twice", text.name, serve.port));
         }
-        if let Some(bytes) = serve.answer_bytes {
-            check_payload(&format!("`{}`, answer_bytes", text.name), bytes, mtu)?;
+        match serve.answer_bytes {
+            Some(bytes) => check_payload(&format!("`{}`, answer_bytes", text.name), bytes, mtu)?,
+            None => {
+                let what = format!("`{}`, port {} without answers", text.name, serve.port);
+                unused(&what, &[("waiting", serve.waiting.is_some())])?;
+            }
         }
         services.push(ServiceModel {
             port: serve.port,

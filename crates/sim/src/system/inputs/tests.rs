@@ -242,6 +242,11 @@ fn a_system_takes_times_from_files() {
             "not from both",
         ),
         ("draw = true", "name a record"),
+        ("operator = \"crc32c\"", "name a record"),
+        (
+            "model = \"engine.toml\", operator = \"crc32c\"",
+            "no records to choose from",
+        ),
     ] {
         let stage = format!("stage = [{{ name = \"engine\", {stage} }}]");
         let mut description: Description = system(&stage).parse().expect("a description");
@@ -253,6 +258,22 @@ fn a_system_takes_times_from_files() {
             said.as_ref().is_some_and(|it| it.contains(expected)),
             "{stage}: {said:?}"
         );
+    }
+    // What a model says is held to the same bounds as what a system's file says.
+    for (line, said) in [
+        ("job_ns = 9223372036854775807", "job_ns and item_ns"),
+        ("byte_ps = 9223372036854775807", "byte_ps"),
+        ("doorbell_ns = 9223372036854775807", "doorbell_ns"),
+        ("lanes = 4294967295", "lanes"),
+    ] {
+        fs::write(folder.path().join("engine.toml"), line).expect("a file");
+        let text = system("stage = [{ name = \"engine\", model = \"engine.toml\" }]");
+        let mut description: Description = text.parse().expect("a description");
+        description.load(folder.path()).expect("a model");
+        let prepare = |_: &str| Sample::new(None).prepare(&OpSpec::from(spec::Crc32c));
+        let why = System::assemble(&description, &prepare, 1, 1).err();
+        let why = why.expect(line).to_string();
+        assert!(why.contains("engine") && why.contains(said), "{why}");
     }
     fs::write(folder.path().join("engine.toml"), "lanes = 2\nspeed = 3\n").expect("a file");
     let mut description: Description =

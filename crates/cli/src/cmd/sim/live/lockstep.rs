@@ -162,12 +162,7 @@ fn print(
         table.row([name].into_iter().chain(cells).chain([trace]));
     }
     for table in [table, shown::delays(system)] {
-        let text = match format {
-            Format::Markdown => table.to_markdown(),
-            Format::Csv => table.to_csv(),
-            Format::Table | Format::Json => table.to_text(),
-        };
-        output::print(&(text + "\n"))?;
+        output::print(&(table.to(format) + "\n"))?;
     }
     output::print(&format!(
         "times of frames are exact to a quantum; runs with the same traces did the same; evidence: {}\n",

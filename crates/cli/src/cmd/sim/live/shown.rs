@@ -110,12 +110,7 @@ pub(super) fn print(
         return output::print_json(record);
     }
     for table in [traffic(system, live), delays(system)] {
-        let text = match format {
-            Format::Markdown => table.to_markdown(),
-            Format::Csv => table.to_csv(),
-            Format::Table | Format::Json => table.to_text(),
-        };
-        output::print(&(text + "\n"))?;
+        output::print(&(table.to(format) + "\n"))?;
     }
     if record.outcome != Outcome::Done {
         return Ok(());
