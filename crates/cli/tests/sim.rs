@@ -75,20 +75,12 @@ fn flipped_bits_are_found_by_digests_alone() {
         assert!(flipped > 20, "{:?}", record.counts);
         assert!(flipped.abs_diff(found) < flipped / 10, "{flipped}, {found}");
     }
-    // A flipped header may confuse TCP for good, as nothing finds it: such a run fails, and its counts are kept.
-    let output = support::finish(&[
-        "sim",
-        "run",
-        &file("plain"),
-        "--format",
-        "json",
-        "--seeds",
-        "3",
-    ]);
-    assert!(matches!(output.status.code(), Some(0 | 1)));
-    let plain = support::records(&output).pop().expect("a record");
-    assert!(plain.counts["payloads_wrong"] > 20);
-    assert_eq!(plain.counts["digests_wrong"], 0);
+    // Without digests nothing finds them. Half of the frames are acknowledgements, and of the others all but 66 of 1514 bytes are payload.
+    let plain = run(&file("plain"), &["--seeds", "3"]);
+    let [flipped, wrong] = ["flipped", "payloads_wrong"].map(|name| plain.counts[name]);
+    assert!(flipped > 20, "{:?}", plain.counts);
+    let share = wrong as f64 / flipped as f64;
+    assert!((0.35..0.6).contains(&share), "{wrong} of {flipped}");
 }
 
 #[test]

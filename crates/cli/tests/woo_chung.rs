@@ -24,6 +24,13 @@ fn run(variant: &str, settings: &str) -> Record {
     assert_eq!(record.outcome, Outcome::Done);
     assert_eq!(record.evidence.kind(), "simulated");
     assert_eq!(record.counts["digests_wrong"], 0);
+    // The systems have rings and queues for two whole windows.
+    for (name, &count) in &record.counts {
+        assert!(
+            count == 0 || !name.starts_with("dropped"),
+            "{name}: {count}"
+        );
+    }
     record
 }
 
@@ -109,12 +116,35 @@ fn an_engine_that_is_slow_enough_makes_a_card_worse_than_software() {
 
 #[test]
 fn framing_and_keys_cost_what_they_add() {
-    for framing in ["length", "mark"] {
-        let card = bulk("card-hmac", &format!("card.digest.framing={framing}"));
+    // Of a slow link the server's wire binds: a frame takes it as long as its bytes, which are those of the digest's framing too.
+    let bound = "link.rate_gbps=0.5; host.connect.spread_us=0";
+    let [length, mark] = ["length", "mark"].map(|framing| {
+        let card = bulk(
+            "card-hmac",
+            &format!("{bound}; card.digest.framing={framing}"),
+        );
         assert_eq!(card.parameters["framing"], framing.into());
         assert_eq!(card.parameters["digest"], "hmac-sha256".into());
         assert_eq!(card.counts["payloads_wrong"], 0);
+        time_s(&card)
+    });
+    // Preamble, check sequence and gap are 24 bytes; SHA-256 has 32, the mark six.
+    let wire_s = |trailer: f64| FRAMES * (FRAME_BYTES + 24.0 + trailer) * 8.0 / 0.5e9;
+    for (took_s, bytes) in [(length, 32.0), (mark, 38.0)] {
+        let over = took_s / wire_s(bytes);
+        assert!((1.0..1.01).contains(&over), "{took_s} {over}");
     }
+    let more = (mark - length) / (wire_s(38.0) - wire_s(32.0));
+    assert!((0.9..1.1).contains(&more), "{more}");
+    // A key costs two blocks more at each end: in a transaction, four times, as the engine's file has it.
+    let alone = |variant: &str| asking(variant, "host[client 1].connect.at_us=500000");
+    let each_us = |variant: &str| 2e6 / median(&alone(variant), "transactions_per_s");
+    let added_us = each_us("card-hmac") - each_us("card");
+    let expected_us = 4.0 * (0.484 - 0.228);
+    assert!(
+        (added_us / expected_us - 1.0).abs() < 0.05,
+        "{added_us} {expected_us}"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ pub mod report;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use dpb_core::random::SplitMix64;
@@ -350,7 +351,37 @@ fn links(
         let ends = <[End; 2]>::try_from(ends);
         links.push(ends.map_err(|_| DescriptionError("a link has two ends".to_owned()))?);
     }
+    check_rings(description, hosts..hosts + switches, &links)?;
     Ok(Links(links))
+}
+
+/// Refuses links between switches that close a ring: no switch would take a flooded frame from it.
+fn check_rings(
+    description: &Description,
+    switches: Range<usize>,
+    links: &[[End; 2]],
+) -> Result<(), DescriptionError> {
+    // By part: itself if it stands for all that it is joined to, or another of them.
+    let mut joined: Vec<usize> = (0..switches.end).collect();
+    for (link, [a, b]) in description.link.iter().zip(links) {
+        if !switches.contains(&a.part) || !switches.contains(&b.part) {
+            continue;
+        }
+        let [a, b] = [a.part, b.part].map(|mut part| {
+            while joined[part] != part {
+                part = joined[part];
+            }
+            part
+        });
+        if a == b {
+            let [a, b] = &link.ends;
+            return refuse(format!(
+                "the link of `{a}` and `{b}` closes a ring of switches, in which flooded frames would circle for ever"
+            ));
+        }
+        joined[a] = b;
+    }
+    Ok(())
 }
 
 /// The seed of a part's random numbers: a function of the run's seed, and of the place.
@@ -605,6 +636,35 @@ mod tests {
         let bound = 5.0 * 0.5 / (3.0 * jittery.2 as f64).sqrt();
         // Interrupts come at other times, and are no frames.
         assert!(share.abs() < bound + 0.05, "{share} {bound}");
+    }
+
+    /// A chain of switches is no ring; one link more makes it one, also between two, and at one.
+    #[test]
+    fn rings_of_switches_are_refused() {
+        let with = |ends: &[[&str; 2]]| {
+            let mut text = THREE.to_owned();
+            for name in ["s1", "s2", "s3"] {
+                text += &format!("[[switch]]\nname = \"{name}\"\n");
+            }
+            for ends in ends {
+                text += &format!("[[link]]\nends = {ends:?}\n");
+            }
+            assemble(&text, 1).err().map(|it| it.to_string())
+        };
+        let chain = [["switch", "s1"], ["s2", "s1"], ["s2", "s3"]];
+        assert_eq!(with(&chain), None);
+        for last in [
+            ["s3", "switch"],
+            ["s1", "s3"],
+            ["s1", "s2"],
+            ["switch", "s1"],
+            ["s3", "s3"],
+        ] {
+            let said = with(&[&chain[..], &[last]].concat()).expect("it is refused");
+            let [a, b] = last;
+            let link = format!("the link of `{a}` and `{b}` closes a ring");
+            assert!(said.contains(&link), "{said}");
+        }
     }
 
     #[test]

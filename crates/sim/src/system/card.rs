@@ -20,7 +20,7 @@ use super::ledger::Reason;
 use super::message::{Interrupt, Message};
 use super::part::{Kind, Part};
 use super::protect::{Protection, ProtectionLane, ProtectionUsage, Verdict};
-use super::server::{Server, Usage};
+use super::server::{Server, Usage, Waiting};
 use super::times::Times;
 use super::watch::Watch;
 use super::wire::{Departure, Wire, WireUsage};
@@ -37,7 +37,8 @@ pub struct CardModel {
     pub dma_ps: u64,
     /// Time of each byte of a transfer, in picoseconds: what PCIe and the memories behind it sustain in one direction.
     pub dma_byte_ps: u64,
-    /// Buffers that the host has given the card for frames that come in; a frame that finds none is dropped.
+    /// Buffers that the host has given the card for frames that come in; a frame that finds none is dropped. A modelled host gives a buffer back when a core takes
+    /// the frame, so as many frames wait in a slow host at most; a real one, when the frame is there.
     pub receive_descriptors: u32,
     /// Least time between two interrupts, in picoseconds.
     pub interrupt_gap_ps: u64,
@@ -92,7 +93,8 @@ pub struct StageModel {
     pub name: String,
     /// Frames that are served at a time: lanes of an engine, cores.
     pub lanes: usize,
-    /// Frames that may wait. One that comes from the wire and finds the queue full is dropped; one that comes from the host waits in its ring.
+    /// Frames of each direction that may wait: each has a queue, and who came first is served first. One that comes from the wire and finds its queue full is dropped; one that
+    /// comes from the host waits in its ring until the queue has room.
     pub waiting_max: usize,
     /// The time of service of a frame, by its bytes.
     pub times: Times,
@@ -102,7 +104,8 @@ pub struct StageModel {
     pub doorbell_ps: u64,
     /// Shared memories and buses that a frame crosses before its service.
     pub crosses: Vec<Crossing>,
-    /// The ports of TCP or UDP, at either end, whose frames pass the stage; all frames if none is named.
+    /// The ports of TCP or UDP, at either end, whose frames pass the stage; all frames if none is named. Fragments, and packets whose IPv4 header has options,
+    /// have no ports here.
     pub ports: Vec<u16>,
     /// The seed of times that vary.
     pub seed: u64,
@@ -158,10 +161,34 @@ struct Stage {
     /// The time that frames waited for it, also those that it had no room for.
     waited_ps: u64,
     held_max: usize,
+    /// Frames from the wire for which its queue had no room.
+    refused: u64,
     /// The time at which the last frame of each direction left: frames of a direction keep their order.
     left_ps: [u64; 2],
+    /// The frames of each direction that wait.
+    waiting: [Waiting; 2],
     /// Frames from the host for which the queue had no room.
     held: VecDeque<Held>,
+}
+
+impl Stage {
+    fn usage(&self) -> Usage {
+        Usage {
+            refused: self.refused,
+            ..self.server.usage()
+        }
+    }
+
+    /// The time at which a frame of this direction finds room; now, or the time at which the first that waits begins.
+    fn room_ps(&mut self, way: Way, now_ps: u64) -> u64 {
+        let free_ps = self.server.free_ps();
+        let waiting = &mut self.waiting[way as usize];
+        match free_ps > now_ps && waiting.count(now_ps) >= self.model.waiting_max {
+            // Where nobody may wait, a lane has to be free.
+            true => waiting.first_ps().unwrap_or(free_ps),
+            false => now_ps,
+        }
+    }
 }
 
 /// A frame that a stage had no room for, and its step.
@@ -244,7 +271,8 @@ pub struct Card {
     /// The times at which frames have left, or will have, of which the host does not know yet.
     leaving_ps: VecDeque<u64>,
     interrupted_ps: Option<u64>,
-    is_armed: bool,
+    /// The time of the next interrupt, if one is to come.
+    armed_ps: Option<u64>,
     usage: CardUsage,
     watch: Watch,
 }
@@ -264,13 +292,16 @@ impl Card {
         let stages: Vec<Stage> = stages
             .into_iter()
             .map(|model| Stage {
-                server: Server::new(model.lanes, model.waiting_max),
+                // The queues of both directions have the bounds.
+                server: Server::new(model.lanes, usize::MAX),
                 random: SplitMix64::new(model.seed),
                 model,
                 left_ps: [0; 2],
+                waiting: Default::default(),
                 held: VecDeque::new(),
                 waited_ps: 0,
                 held_max: 0,
+                refused: 0,
             })
             .collect();
         let dma = DMA_NAMES.map(|name| {
@@ -293,7 +324,7 @@ impl Card {
             news: Interrupt::default(),
             leaving_ps: VecDeque::new(),
             interrupted_ps: None,
-            is_armed: false,
+            armed_ps: None,
             usage: CardUsage::default(),
             watch: Watch::default(),
         }
@@ -333,12 +364,7 @@ impl Card {
         let stages = self.stages.iter().map(|it| Part {
             waited_ps: it.waited_ps,
             waiting_max: it.server.usage().waiting_max + it.held_max,
-            ..Part::server(
-                Kind::Stage,
-                &it.model.name,
-                it.model.lanes,
-                it.server.usage(),
-            )
+            ..Part::server(Kind::Stage, &it.model.name, it.model.lanes, it.usage())
         });
         let bus = Part {
             dropped: self.usage.no_descriptor,
@@ -369,7 +395,7 @@ impl Card {
     /// Names, lanes and use of the stages.
     pub fn stages(&self) -> impl Iterator<Item = (&str, usize, Usage)> {
         let stages = self.stages.iter();
-        stages.map(|it| (it.model.name.as_str(), it.model.lanes, it.server.usage()))
+        stages.map(|it| (it.model.name.as_str(), it.model.lanes, it.usage()))
     }
 
     /// The use of DMA from the host's memory, and to it.
@@ -444,8 +470,34 @@ impl Card {
         }
     }
 
-    /// Lets a stage serve a frame.
+    /// Lets a stage serve a frame, if it has room.
     fn serve(&mut self, at: usize, passing: Passing, context: &mut Context<'_, Message>) {
+        let now_ps = context.now_ps();
+        let part = self.stage_part(at);
+        let stage = &mut self.stages[at];
+        let room_ps = stage.room_ps(passing.way, now_ps);
+        let Passing { frame, way, step } = passing;
+        match way {
+            Way::In if room_ps > now_ps => {
+                self.usage.stage_full += 1;
+                stage.refused += 1;
+                let reason = Reason::StageFull;
+                self.watch.dropped(part, &frame, reason, now_ps);
+            }
+            Way::Out if room_ps > now_ps || !stage.held.is_empty() => {
+                self.watch.waits(part, now_ps);
+                if stage.held.is_empty() {
+                    context.wake_at(room_ps, HELD - at as u64);
+                }
+                stage.held.push_back(Held { frame, step });
+                stage.held_max = stage.held_max.max(stage.held.len());
+            }
+            _ => self.admit(at, Passing { frame, way, step }, context),
+        }
+    }
+
+    /// Gives a frame to the lanes of a stage, which has room.
+    fn admit(&mut self, at: usize, passing: Passing, context: &mut Context<'_, Message>) {
         let Passing {
             mut frame,
             way,
@@ -461,27 +513,17 @@ impl Card {
         let (before, behind) = self.doorbells(&frame, way, step, at);
         let part = self.stage_part(at);
         let stage = &mut self.stages[at];
-        if way == Way::Out && !stage.held.is_empty() {
-            self.watch.waits(part, now_ps);
-            stage.held.push_back(Held { frame, step });
-            stage.held_max = stage.held_max.max(stage.held.len());
-            return;
-        }
         let cost_ps = match bytes {
             0 => 0,
             bytes => stage.model.times.cost_ps(bytes as u64, &mut stage.random) + behind,
         };
+        // The server's own queue has no bound.
         let Some(served) = stage.server.serve(now_ps, cost_ps) else {
-            match way {
-                Way::In => {
-                    self.usage.stage_full += 1;
-                    let reason = Reason::StageFull;
-                    self.watch.dropped(part, &frame, reason, now_ps);
-                }
-                Way::Out => self.hold(at, Held { frame, step }, context),
-            }
             return;
         };
+        if served.begin_ps > now_ps {
+            stage.waiting[way as usize].push(served.begin_ps);
+        }
         let was_held = frame.journey.counted_ps() < now_ps;
         stage.waited_ps += served.begin_ps - frame.journey.counted_ps();
         if served.begin_ps > now_ps && !was_held {
@@ -531,28 +573,21 @@ impl Card {
         (own, next.unwrap_or(0))
     }
 
-    /// Keeps a frame from the host until the stage has room.
-    fn hold(&mut self, at: usize, held: Held, context: &mut Context<'_, Message>) {
-        let now_ps = context.now_ps();
-        let part = self.stage_part(at);
-        if held.frame.journey.counted_ps() == now_ps {
-            self.watch.waits(part, now_ps);
-        }
-        let stage = &mut self.stages[at];
-        stage.held.push_back(held);
-        stage.held_max = stage.held_max.max(stage.held.len());
-        let free_ps = stage.server.free_ps().max(now_ps + 1);
-        context.wake_at(free_ps, HELD - at as u64);
-    }
-
-    /// Tries again with the frames that were kept.
+    /// Lets the frames that were kept for want of room go on, as many as there is room for.
     fn release(&mut self, at: usize, context: &mut Context<'_, Message>) {
-        for Held { frame, step } in std::mem::take(&mut self.stages[at].held) {
-            let way = Way::Out;
-            if self.stages[at].held.is_empty() {
-                self.serve(at, Passing { frame, way, step }, context);
-            } else {
-                self.stages[at].held.push_back(Held { frame, step });
+        let now_ps = context.now_ps();
+        let way = Way::Out;
+        loop {
+            let stage = &mut self.stages[at];
+            if stage.held.is_empty() {
+                return;
+            }
+            let room_ps = stage.room_ps(way, now_ps);
+            if room_ps > now_ps {
+                return context.wake_at(room_ps, HELD - at as u64);
+            }
+            if let Some(Held { frame, step }) = stage.held.pop_front() {
+                self.admit(at, Passing { frame, way, step }, context);
             }
         }
     }
@@ -570,7 +605,7 @@ impl Card {
         match way {
             Way::Out => protection.protect(frame, lane).map(|_| true),
             Way::In => {
-                let is_packet = frame.ipv4().is_some();
+                let is_packet = frame.is_packet();
                 let verdict = protection.verify(frame, lane)?;
                 Ok(verdict == Verdict::Right || verdict == Verdict::Bare && !is_packet)
             }
@@ -621,18 +656,22 @@ impl Card {
     }
 
     fn arm_at(&mut self, at_ps: u64, context: &mut Context<'_, Message>) {
-        if self.is_armed {
-            return;
-        }
-        self.is_armed = true;
         let gap_ps = self.model.interrupt_gap_ps;
         let earliest_ps = self.interrupted_ps.map_or(0, |last_ps| last_ps + gap_ps);
-        context.wake_at(at_ps.max(earliest_ps), INTERRUPT);
+        let at_ps = at_ps.max(earliest_ps);
+        if self.armed_ps.is_none_or(|armed_ps| at_ps < armed_ps) {
+            self.armed_ps = Some(at_ps);
+            context.wake_at(at_ps, INTERRUPT);
+        }
     }
 
     fn interrupt(&mut self, context: &mut Context<'_, Message>) {
         let now_ps = context.now_ps();
-        self.is_armed = false;
+        if self.armed_ps != Some(now_ps) {
+            // A timer that was set before an earlier one took its place.
+            return;
+        }
+        self.armed_ps = None;
         while self
             .leaving_ps
             .front()

@@ -220,7 +220,7 @@ pub struct CardText {
     pub dma_ns: Option<f64>,
     /// Time of each byte of a transfer.
     pub dma_byte_ps: Option<u64>,
-    /// Buffers for frames that come in.
+    /// Buffers for frames that come in: a frame that finds none is dropped, and in a modelled host one has its buffer until a core takes it.
     pub receive_descriptors: Option<u32>,
     /// Least time between two interrupts.
     pub interrupt_gap_us: Option<f64>,
@@ -232,7 +232,7 @@ pub struct CardText {
     /// Memories and buses that stages share.
     #[serde(default)]
     pub shared: Vec<SharedText>,
-    /// Digests that the card computes.
+    /// Digests that the card computes, behind IPv4 packets. Other frames, such as ARP and IPv6, pass as they are, and nobody authenticates them.
     pub digest: Option<DigestText>,
 }
 
@@ -244,7 +244,7 @@ pub struct StageText {
     pub name: String,
     /// Frames that are served at a time.
     pub lanes: Option<usize>,
-    /// Frames that may wait.
+    /// Frames of each direction that may wait.
     pub waiting: Option<usize>,
     /// Time for each frame.
     #[serde(default)]
@@ -260,7 +260,7 @@ pub struct StageText {
     /// The buses and memories that a frame crosses before its service.
     #[serde(default)]
     pub crosses: Vec<CrossText>,
-    /// Ports of TCP or UDP whose frames pass the stage; all frames if there are none.
+    /// Ports of TCP or UDP whose frames pass the stage; all frames if there are none. Fragments and packets with options of IPv4 have no ports here.
     #[serde(default)]
     pub ports: Vec<u16>,
     /// A file of records from which the time of service is taken, in place of `job_ns` and `byte_ps`.
@@ -331,7 +331,7 @@ pub struct SwitchText {
     pub name: String,
     /// Time from the last bit in to the first bit out.
     pub forward_ns: Option<f64>,
-    /// Bytes of frames in all queues together.
+    /// Bytes of frames that are being forwarded or are in queues, of all ports together.
     pub buffer_bytes: Option<u64>,
 }
 

@@ -203,7 +203,12 @@ impl Frame {
         self.head[6..12].try_into().expect("six bytes")
     }
 
-    /// The addresses of IPv4, source first, and the protocol, if it is an IPv4 packet.
+    /// True if the type of Ethernet says that it is an IPv4 packet, whatever the packet itself says.
+    pub fn is_packet(&self) -> bool {
+        self.head[12..14] == ETHERTYPE_IPV4
+    }
+
+    /// The addresses of IPv4, source first, and the protocol, if it is an IPv4 packet without options.
     pub fn ipv4(&self) -> Option<(Ipv4Addr, Ipv4Addr, u8)> {
         let head = self.head();
         let is_ipv4 = head.len() >= ETHERNET_BYTES + 20 && head[12..14] == ETHERTYPE_IPV4;
@@ -219,10 +224,16 @@ impl Frame {
         self.head[23] == UDP && self.ipv4().is_some()
     }
 
-    /// The bytes of Ethernet header and IPv4 packet together, as the IPv4 header says; `None` if it is no IPv4 packet.
+    /// The bytes of Ethernet header and IPv4 packet together, as the IPv4 header says, with options or without; `None` if it is no IPv4 packet ([`Frame::is_packet`]), or ends before
+    /// it says so.
     pub fn ipv4_end(&self) -> Option<usize> {
-        self.ipv4()?;
-        let total = u16::from_be_bytes([self.head[16], self.head[17]]);
+        let length = match &self.body {
+            _ if !self.is_packet() => return None,
+            _ if self.head().len() > ETHERNET_BYTES => self.head().get(16..18)?,
+            Body::Bytes(bytes) => bytes.get(2..4)?,
+            Body::Stream(..) => return None,
+        };
+        let total = u16::from_be_bytes([length[0], length[1]]);
         Some(ETHERNET_BYTES + usize::from(total))
     }
 
@@ -330,9 +341,9 @@ impl Frame {
         };
     }
 
-    /// True if the checksums of the IPv4 header and of TCP or UDP are right. A frame whose payload nobody wrote out has right ones.
+    /// True if the checksums of the IPv4 header and of TCP or UDP are right. A frame whose payload nobody wrote out has right ones. Of a packet with options nobody looks at them.
     pub fn is_sum_right(&self) -> bool {
-        if self.is_unsummed {
+        if self.is_unsummed || self.ipv4().is_none() {
             return true;
         }
         let mut packet = Vec::with_capacity(self.bytes());

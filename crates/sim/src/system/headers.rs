@@ -111,6 +111,11 @@ fn write_options(segment: &Segment, numbers: Numbers, room: &mut [u8]) {
     }
 }
 
+/// True if these headers are of a segment that opens a connection: a SYN that acknowledges nothing.
+pub fn opens(head: &[u8]) -> bool {
+    head.get(47).is_some_and(|flags| flags & (2 | 16) == 2)
+}
+
 /// A number that the addresses of a direction determine: its payload's seed, and its first sequence number.
 pub fn seed(from: Address, to: Address) -> u64 {
     let end = |it: Address| u64::from(u32::from(it.ip)) << 16 | u64::from(it.port);

@@ -1,7 +1,8 @@
 //! A host: cores, a network stack whose cost is known by packet and byte, and applications over TCP and UDP.
 //!
-//! A core does one thing at a time, and what came in goes first: a frame that the card delivered, then a segment that a connection may send and the
-//! card's ring has room for. Connections keep to a core. A host without a card that protects may compute digests itself; then that is work of its cores.
+//! A core does one thing at a time: first all that the connection which took the last frames may send, as the card's ring has room, once it is to answer; then the next
+//! frame that the card delivered; then a segment that another connection may send. Interrupts are worked off with whatever is next, or at once
+//! if nothing is. A frame lies in its buffer until a core takes it; then the card has the buffer again. Connections keep to a core. A host without a card that protects may compute digests itself; then that is work of its cores.
 
 mod applications;
 mod datagrams;
@@ -236,12 +237,16 @@ impl Flow {
 enum Work {
     Receive(Box<Frame>),
     Send(Box<Frame>),
+    /// Interrupts, and nothing else.
+    Interrupt,
 }
 
 #[derive(Debug, Default)]
 struct Core {
     current: Option<Work>,
     arrived: VecDeque<Box<Frame>>,
+    /// Buffers of frames that it took, which the card does not have again yet.
+    emptied: u32,
     /// Time of interrupts that was not yet worked off.
     interrupts_ps: u64,
     flows: Vec<usize>,
@@ -277,6 +282,9 @@ pub struct Host {
     keeps: bool,
     random: SplitMix64,
 }
+
+/// Buffers that a core gives back at a time, unless no more frames wait for it: drivers tell the card of several at once.
+const REFILL: u32 = 16;
 
 /// The tokens of timers: a core's number, then an opening, a flow, a source, a flow's next request.
 const OPENING: u64 = 1 << 32;
@@ -491,7 +499,7 @@ impl Host {
         let answer = self.begin_answer(core, context);
         let arrived = match answer {
             Some(_) => None,
-            None => self.cores[core].arrived.pop_front(),
+            None => self.next_arrived(core, context),
         };
         let (work, cost_ps) = match (answer, arrived) {
             (Some((frame, cost_ps)), _) => (Work::Send(frame), cost_ps),
@@ -501,16 +509,29 @@ impl Host {
             }
             (None, None) => match self.begin_send(core, context) {
                 Some((frame, cost_ps)) => (Work::Send(frame), cost_ps),
-                None => {
-                    self.cores[core].interrupts_ps = interrupts_ps;
-                    return;
-                }
+                None if interrupts_ps == 0 => return,
+                None => (Work::Interrupt, 0),
             },
         };
         let cost_ps = self.jittered_ps(cost_ps + interrupts_ps);
         self.usage.busy_ps += cost_ps;
         self.cores[core].current = Some(work);
         context.wake_at(now_ps + cost_ps, core as u64);
+    }
+
+    /// The frame that has waited longest for a core. Its buffer is empty now.
+    fn next_arrived(
+        &mut self,
+        core: usize,
+        context: &mut Context<'_, Message>,
+    ) -> Option<Box<Frame>> {
+        let core = &mut self.cores[core];
+        let frame = core.arrived.pop_front()?;
+        core.emptied += 1;
+        if core.emptied == REFILL || core.arrived.is_empty() {
+            context.send(CARD, Message::Refill(std::mem::take(&mut core.emptied)));
+        }
+        Some(frame)
     }
 
     fn begin_receive(&mut self, mut frame: Box<Frame>, now_ps: u64) -> (Box<Frame>, u64) {
@@ -621,7 +642,7 @@ impl Host {
         *unanswered = Some((number, frames));
     }
 
-    /// The connection of a frame; a new one if it opens one at a port that is listened at.
+    /// The connection of a frame; a new one if it is a SYN to a port that is listened at.
     fn find(&mut self, frame: &Frame) -> Option<usize> {
         let (source, destination, protocol) = frame.ipv4()?;
         if destination != self.address.ip || protocol != TCP {
@@ -630,6 +651,9 @@ impl Host {
         let (from_port, to_port) = headers::ports(frame.head())?;
         if let Some(&number) = self.by_address.get(&(source, from_port, to_port)) {
             return Some(number);
+        }
+        if !headers::opens(frame.head()) {
+            return None;
         }
         let listening = self.listening.iter().find(|it| it.port == to_port)?;
         let &Listening {
@@ -647,9 +671,7 @@ impl Host {
             port: from_port,
         };
         let endpoint = Endpoint::listen(config);
-        let number = self.add(own, peer, application, endpoint, frame.journey.born_ps);
-        // What is not a SYN is not read rightly and passed over: the peer's numbers are the same function of the addresses.
-        Some(number)
+        Some(self.add(own, peer, application, endpoint, frame.journey.born_ps))
     }
 
     /// Enters the way of a frame with payload into the host's account.
@@ -728,8 +750,7 @@ impl Component<Message> for Host {
             return context.fail(format!("a host takes no {message:?}"));
         };
         self.in_ring -= news.sent;
-        let count = news.frames.len() as u32;
-        self.usage.received += u64::from(count);
+        self.usage.received += news.frames.len() as u64;
         let now_ps = context.now_ps();
         let first = news.frames.first().map_or(0, |it| self.core_of(it));
         self.cores[first].interrupts_ps += self.model.interrupt_ps;
@@ -740,9 +761,6 @@ impl Component<Message> for Host {
             arrived.push_back(frame);
             self.usage.waiting_max = self.usage.waiting_max.max(arrived.len());
             self.watch.waits(0, now_ps);
-        }
-        if count > 0 {
-            context.send(CARD, Message::Refill(count));
         }
         for core in 0..self.cores.len() {
             self.work(core, context);
@@ -764,7 +782,7 @@ impl Component<Message> for Host {
                         self.usage.sent += 1;
                         context.send(CARD, Message::Send(frame));
                     }
-                    None => {}
+                    Some(Work::Interrupt) | None => {}
                 }
                 self.work(core, context);
             }

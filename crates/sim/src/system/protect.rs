@@ -3,6 +3,9 @@
 //! A frame is *classified* by its length and its headers, gets a digest when it is sent, and is verified and stripped when it is received. The
 //! digest is computed by an operator behind the seam, over the bytes of the frame: a bit that was flipped on the way is found.
 //!
+//! Every frame whose type of Ethernet is IPv4 gets a digest, and a card refuses one without. Others get none and pass: ARP, IPv6, and a frame of which the way changed just that
+//! type. Who has no key can make these.
+//!
 //! The paper does not say how a receiver tells a frame with a digest from one without. Both modes here are ours.
 
 use std::collections::VecDeque;
@@ -60,7 +63,7 @@ pub enum Verdict {
 pub struct ProtectionUsage {
     /// Frames that got a digest.
     pub protected: u64,
-    /// Frames that got none, as they are no IPv4 packets.
+    /// Frames that got none, as they are no IPv4 packets by the type of Ethernet: ARP, IPv6. Nobody authenticates them.
     pub passed: u64,
     /// Frames that were verified.
     pub right: u64,
@@ -126,9 +129,9 @@ impl Protection {
         self.digest_bytes + self.framing.mark_bytes()
     }
 
-    /// True if the frame is one that gets a digest when it is sent.
+    /// True if the frame is one that gets a digest when it is sent: every IPv4 packet by the type of Ethernet.
     pub fn is_to_protect(&self, frame: &Frame) -> bool {
-        frame.ipv4().is_some() && frame.trailer().is_empty()
+        frame.is_packet() && frame.trailer().is_empty()
     }
 
     /// Puts a digest behind the frame. Returns the bytes that were digested: none if the frame gets no digest. The lane is this part's, on this thread.
@@ -394,6 +397,38 @@ mod tests {
                         .expect("a verdict");
                     assert_ne!(verdict, Verdict::Right, "{framing:?}, bit {bit}");
                 }
+            }
+        }
+    }
+
+    /// A packet whose IPv4 header has eight bytes of options, as `ping -R` sends them.
+    fn with_options() -> Vec<u8> {
+        let mut out = bytes(&frame(Some(100)));
+        out[14] = 0x47;
+        out
+    }
+
+    #[test]
+    fn packets_with_options_are_protected_too() {
+        for framing in [Framing::Length, Framing::Mark] {
+            let mut protection = protection(framing);
+            let mut lane = ProtectionLane::default();
+            let plain = with_options();
+            let mut sent = Frame::from_bytes(&plain, 0).expect("a frame");
+            let digested = protection.protect(&mut sent, &mut lane);
+            assert_eq!(digested, Ok(plain.len()));
+            let on_wire = bytes(&sent);
+            let mut received = Frame::from_bytes(&on_wire, 0).expect("a frame");
+            let verdict = protection.verify(&mut received, &mut lane);
+            assert_eq!(verdict, Ok(Verdict::Right));
+            assert_eq!(bytes(&received), plain);
+            for bit in 0..on_wire.len() * 8 {
+                let mut spoilt = Frame::from_bytes(&on_wire, 0).expect("a frame");
+                spoilt.flip(bit);
+                let verdict = protection
+                    .verify(&mut spoilt, &mut lane)
+                    .expect("a verdict");
+                assert_ne!(verdict, Verdict::Right, "{framing:?}, bit {bit}");
             }
         }
     }

@@ -1,15 +1,41 @@
 //! Servers in virtual time: so many jobs at a time, first come, first served.
 
+use std::collections::VecDeque;
+
 /// A station with a number of servers and one queue. Times of jobs are known when they come, so that the station needs no event of its own: it says at
 /// once when a job begins and ends.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// The times at which the lanes are free.
     free_ps: Vec<u64>,
-    /// The times at which waiting jobs will begin, in order.
-    begins_ps: std::collections::VecDeque<u64>,
+    waiting: Waiting,
     waiting_max: usize,
     usage: Usage,
+}
+
+/// Jobs that wait, by the times at which they will begin.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waiting(VecDeque<u64>);
+
+impl Waiting {
+    /// The number of jobs that wait now.
+    #[inline]
+    pub(super) fn count(&mut self, now_ps: u64) -> usize {
+        while self.0.front().is_some_and(|&begin_ps| begin_ps <= now_ps) {
+            self.0.pop_front();
+        }
+        self.0.len()
+    }
+
+    /// A job waits that will begin at this time, no earlier than those before it.
+    pub(super) fn push(&mut self, begin_ps: u64) {
+        self.0.push_back(begin_ps);
+    }
+
+    /// The time at which the first of those will begin that waited when they were last counted.
+    pub(super) fn first_ps(&self) -> Option<u64> {
+        self.0.front().copied()
+    }
 }
 
 /// The use of a station over a run.
@@ -45,7 +71,7 @@ impl Server {
         assert!(lanes > 0, "a station has a server");
         Self {
             free_ps: vec![0; lanes],
-            begins_ps: std::collections::VecDeque::new(),
+            waiting: Waiting::default(),
             waiting_max,
             usage: Usage::default(),
         }
@@ -54,14 +80,7 @@ impl Server {
     /// A job comes that needs a server for `cost_ps`. Jobs come in the order of time. `None` if the queue is full.
     #[inline]
     pub fn serve(&mut self, now_ps: u64, cost_ps: u64) -> Option<Service> {
-        while self
-            .begins_ps
-            .front()
-            .is_some_and(|&begin_ps| begin_ps <= now_ps)
-        {
-            self.begins_ps.pop_front();
-        }
-        let waiting = self.begins_ps.len();
+        let waiting = self.waiting.count(now_ps);
         self.usage.waiting_max = self.usage.waiting_max.max(waiting);
         // Lanes are few: a search is quicker than a heap. Of equal ones the first, so that the choice is the same everywhere.
         let lane = (0..self.free_ps.len()).min_by_key(|&lane| self.free_ps[lane])?;
@@ -71,7 +90,7 @@ impl Server {
                 self.usage.refused += 1;
                 return None;
             }
-            self.begins_ps.push_back(begin_ps);
+            self.waiting.push(begin_ps);
         }
         let end_ps = begin_ps + cost_ps;
         self.free_ps[lane] = end_ps;

@@ -315,8 +315,13 @@ fn flipped_bits_are_all_found_with_digests_and_none_without() {
         flip: 0.01,
         ..WireFaults::default()
     };
+    // Quick enough that no frame finds all buffers full.
     let host = HostModel {
         checksums: false,
+        send_ps: 100_000,
+        receive_ps: 100_000,
+        byte_ps: 10,
+        interrupt_ps: 500_000,
         ..HostModel::default()
     };
     for seed in 0..4 {
@@ -330,6 +335,7 @@ fn flipped_bits_are_all_found_with_digests_and_none_without() {
             });
             system.finish();
             system.check_conservation();
+            assert!((0..3).all(|number| system.card(number).usage().no_descriptor == 0));
             system
         };
         for digests in [Digests::Hosts, Digests::Cards] {
@@ -341,7 +347,7 @@ fn flipped_bits_are_all_found_with_digests_and_none_without() {
                 assert_eq!(host.payload_wrong, 0);
                 let found = card.refused + host.refused;
                 match digests {
-                    // A frame whose type was flipped is no IPv4 packet any more: it passes the card, and no connection wants it.
+                    // A frame whose type of Ethernet was flipped is no packet any more: it passes the card, and no connection wants it.
                     Digests::Cards => assert_eq!(found + host.unwanted, flipped),
                     // A host does not look at frames with another address, flipped or flooded.
                     _ => assert!((found..=found + host.foreign).contains(&flipped)),
@@ -349,10 +355,152 @@ fn flipped_bits_are_all_found_with_digests_and_none_without() {
                 assert!(number == 0 || flipped > 0);
             }
         }
+        // Without digests and checksums frames get through as they are. Payload is 1448 of 1514 bytes, so most flips are in it, and the application has them. Of the others
+        // the host wants no frame whose addresses, ports or protocol are others; the rest changed other headers, and nobody sees it.
         let bare = run(Digests::Nowhere);
+        let switch: &Switch = bare.kernel.component(bare.switch).expect("a switch");
+        let flipped = switch.wire_usage(0).expect("a port").flipped;
         let server = bare.host(0).usage();
-        assert_eq!((server.refused, server.sum_wrong), (0, 0));
-        assert!(server.payload_wrong > 10, "{server:?}");
+        let told = server.payload_wrong + server.unwanted + server.foreign;
+        assert!(flipped > 20 && told <= flipped, "{flipped}, {server:?}");
+        assert!(
+            10 * server.payload_wrong > 8 * flipped,
+            "{flipped}, {server:?}"
+        );
+        assert_eq!(bare.host(0).flows().len(), 2);
+    }
+}
+
+/// Sends what it holds, and keeps what comes.
+struct Hands {
+    messages: Vec<Message>,
+    came: Vec<Message>,
+}
+
+impl Hands {
+    fn new(messages: Vec<Message>) -> Self {
+        Self {
+            messages,
+            came: Vec::new(),
+        }
+    }
+}
+
+impl crate::kernel::Component<Message> for Hands {
+    fn start(&mut self, context: &mut crate::kernel::Context<'_, Message>) {
+        for message in self.messages.drain(..) {
+            context.send(0, message);
+        }
+    }
+
+    fn receive(&mut self, _: usize, message: Message, _: &mut crate::kernel::Context<'_, Message>) {
+        self.came.push(message);
+    }
+}
+
+/// A frame from outside: addresses, a type, then a hundred bytes of which the first are these.
+fn from_outside(kind: [u8; 2], first: u8, bytes: usize) -> Message {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    frame.extend(kind);
+    frame.extend([first, 0, 0, 100]);
+    frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1]);
+    frame.resize(14 + 100, 0);
+    frame.truncate(bytes);
+    Message::Frame(Frame::from_bytes(&frame, 0).expect("a frame"))
+}
+
+/// Whatever a packet says of its version and of options, and if it ends too soon: without a digest it does not pass. What is no packet does.
+#[test]
+fn a_card_refuses_every_packet_without_a_digest() {
+    for framing in [Framing::Length, Framing::Mark] {
+        let setting = Setting {
+            digests: Digests::Cards,
+            framing,
+            ..Setting::default()
+        };
+        let packets = [
+            from_outside([8, 0], 0x45, 114),
+            from_outside([8, 0], 0x47, 114),
+            from_outside([8, 0], 0x40, 114),
+            from_outside([8, 0], 0x65, 114),
+            from_outside([8, 0], 0x45, 20),
+            from_outside([8, 0], 0x45, 15),
+        ];
+        let (arp, ipv6) = (
+            from_outside([8, 6], 0, 42),
+            from_outside([0x86, 0xdd], 0x60, 114),
+        );
+        let mut messages = Vec::from(packets);
+        messages.extend([arp, ipv6]);
+        let mut plan = Plan::new();
+        let stage = StageModel::new(
+            "digest",
+            Times::Linear {
+                job_ps: 1,
+                byte_ps: 1,
+            },
+        );
+        let card = Card::new(
+            CardModel::default(),
+            Wire::new(WireModel::default(), 1),
+            vec![stage],
+            protection(&setting, Digests::Cards),
+        );
+        let card = plan.add("card", 1, card);
+        let wire = plan.add("wire", 1, Hands::new(messages));
+        let host = plan.add("host", 1, Hands::new(Vec::new()));
+        plan.join((wire, 0), (card, card::WIRE), 1)
+            .expect("free ports");
+        plan.join((host, 0), (card, card::HOST), 1)
+            .expect("free ports");
+        let mut kernel = plan.build(1);
+        kernel.run_until(MILLISECOND_PS).expect("nothing fails");
+        let card: &Card = kernel.component(card).expect("a card");
+        let usage = card.usage();
+        assert_eq!((usage.refused, usage.to_host), (6, 2), "{framing:?}");
+        assert_eq!(card.protection().expect("a protection").bare, 8);
+    }
+}
+
+/// A segment from a port that nobody has opened a connection from, as a flipped bit makes one.
+#[test]
+fn only_a_syn_opens_a_connection() {
+    for (flags, flows) in [(0x02, 1), (0x10, 0), (0x12, 0), (0x11, 0)] {
+        let mut head = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 40];
+        head.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1]);
+        head.extend([0x9c, 0x40]);
+        head.extend(5001u16.to_be_bytes());
+        head.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
+        let frame = Frame::new(&head, Stream { seed: 0, offset: 0 }, 0, 0);
+        let news = Interrupt {
+            frames: vec![frame],
+            sent: 0,
+        };
+        let mut plan = Plan::new();
+        let listening = Listening {
+            port: 5001,
+            application: Application::Receive,
+            config: Config::default(),
+        };
+        let host = Host::new(
+            HostModel::default(),
+            address(0),
+            Vec::new(),
+            vec![listening],
+            None,
+        );
+        let host = plan.add("host", 1, host);
+        let card = plan.add(
+            "card",
+            1,
+            Hands::new(vec![Message::Interrupt(Box::new(news))]),
+        );
+        plan.join((host, 0), (card, 0), 1).expect("free ports");
+        let mut kernel = plan.build(1);
+        kernel.run_until(MILLISECOND_PS).expect("nothing fails");
+        let host: &Host = kernel.component(host).expect("a host");
+        assert_eq!(host.flows().len(), flows, "{flags:#x}");
+        assert_eq!(host.usage().unwanted, 1 - flows as u64, "{flags:#x}");
     }
 }
 

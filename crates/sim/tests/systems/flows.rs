@@ -67,6 +67,39 @@ fn nothing_is_refused_or_lost_without_a_reason() {
     assert!((9_999 * 10_000_000..10_050 * 10_000_000).contains(&last_ps));
 }
 
+/// A host that gets twice what its core can do: as many frames wait as the card has buffers, and the others are dropped.
+#[test]
+fn a_slow_host_has_as_many_frames_as_buffers() {
+    let client = r#"send_ns = 0
+        byte_ps = 0
+        interrupt_ns = 0
+        offer = [{ to = "server", port = 9, rate_per_s = 2_000_000, count = 20_000, bytes = 64, waiting = 100000 }]"#;
+    for buffers in [512, 40, 8] {
+        let card = format!("[[card]]\nhost = \"server\"\nreceive_descriptors = {buffers}");
+        let system = run(&pair("serve = [{ port = 9 }]", client, &card), 1);
+        check(&system);
+        let flows = report::datagram_flows(&system);
+        let received = flows[0].received.expect("some came");
+        assert_eq!(
+            flows[0].dropped,
+            [(Reason::NoDescriptor, 20_000 - received.delivered)]
+        );
+        // 1.2 us and 64 bytes a frame; interrupts of 2 us, one each 20 us, take a core a tenth of its time.
+        let frame_ps = 1_203_200u64;
+        let rate = received.delivered as f64 / received.last_ps as f64 * 1e12;
+        assert!(rate < 0.92e12 / frame_ps as f64, "{rate}");
+        // Few buffers are full long before the next interrupt.
+        let least = if buffers > 16 { 0.85e12 } else { 0.3e12 };
+        assert!(rate > least / frame_ps as f64, "{buffers}: {rate}");
+        let (_, server) = system.hosts().next().expect("a server");
+        assert!(server.usage().waiting_max <= buffers);
+        // A frame waits for those in the buffers before it, for an interrupt, and for its way.
+        let longest_ps = buffers as u64 * frame_ps * 10 / 9 + 20_000_000 + 10_000_000;
+        let longest = server.ways().longest_ps;
+        assert!(longest < longest_ps, "{buffers}: {longest} {longest_ps}");
+    }
+}
+
 #[test]
 fn flipped_stamps_are_found_without_checksums() {
     let client = r#"offer = [{ to = "server", port = 9, rate_per_s = 100_000, count = 20_000, bytes = 64 }]"#;

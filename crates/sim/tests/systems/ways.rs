@@ -114,6 +114,61 @@ fn a_single_datagram_takes_the_sum_of_its_parts() {
     assert_eq!(legs[Leg::HostQueue as usize], 0);
 }
 
+/// A question and its answer, with interrupts that no card holds back. That the question was sent is told to a core that has nothing else to do: the
+/// answer does not wait for it, and the core has worked for it all the same.
+#[test]
+fn an_interrupt_without_frames_is_worked_off_at_once() {
+    let client = r#"offer = [{ to = "server", port = 9, rate_per_s = 1000, count = 2, bytes = 100, answered = true }]"#;
+    let gap = |host: &str| format!("[[card]]\nhost = \"{host}\"\ninterrupt_gap_us = 0\n");
+    let serve = "serve = [{ port = 9, answer_bytes = 100 }]";
+    let text = pair(serve, client, &(gap("server") + &gap("client")));
+    let system = run(&text, 1);
+    let send = 1_000_000 + 100 * 50;
+    let receive = 1_200_000 + 100 * 50;
+    let interrupt = 2_000_000;
+    let dma = 142 * 127 + 600_000;
+    let wire = (142 + 24) * 800 + 500_000;
+    let way = 300_000 + dma + wire + 500_000 + wire + dma + 300_000;
+    let there = send + way + interrupt + receive;
+    let flows = report::datagram_flows(&system);
+    let latencies = flows
+        .iter()
+        .map(|it| it.received.expect("they came").latency_ps);
+    assert_eq!(
+        Vec::from_iter(latencies),
+        [2 * u128::from(there), 4 * u128::from(there)]
+    );
+    for (name, host) in system.hosts() {
+        // Two frames each way, and an interrupt for each.
+        let busy = 2 * (send + receive + 2 * interrupt);
+        assert_eq!(host.usage().busy_ps, busy, "{name}");
+    }
+}
+
+/// A slow wire on which a long frame is sent: what comes in meanwhile is announced when it is there.
+#[test]
+fn what_comes_in_does_not_wait_for_what_goes_out() {
+    let gap = |host: &str| format!("[[card]]\nhost = \"{host}\"\ninterrupt_gap_us = 0\n");
+    let serve = "serve = [{ port = 9 }]\n";
+    let offer = |to: &str, bytes: u32| {
+        format!(
+            "{serve}offer = [{{ to = \"{to}\", port = 9, rate_per_s = 1, count = 1, bytes = {bytes} }}]"
+        )
+    };
+    let latency_ps = |client: &str| {
+        let cards = gap("server") + &gap("client");
+        let text = pair(&offer("client", 100), client, &cards)
+            .replace("latency_ns = 500", "latency_ns = 500\nrate_gbps = 0.01");
+        let system = run(&text, 1);
+        let flows = report::datagram_flows(&system);
+        let to_client = flows.iter().find(|it| it.to == "client");
+        let received = to_client.expect("a flow").received.expect("it came");
+        received.latency_ps
+    };
+    // 1538 bytes take 1.2 ms, and the datagram is there after a quarter of that.
+    assert_eq!(latency_ps(&offer("server", 1472)), latency_ps(serve));
+}
+
 #[test]
 fn the_part_that_binds_is_found() {
     let slow = |part: &str| match part {

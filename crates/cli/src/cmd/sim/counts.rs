@@ -11,6 +11,10 @@ pub(super) fn add_network(record: &mut Record, system: &System) {
     for (_, card) in system.cards() {
         let (usage, wire) = (card.usage(), card.wire_usage());
         count("digests_wrong", usage.refused);
+        // Those that are no packets pass, and nobody authenticates them.
+        let digests = card.protection().unwrap_or_default();
+        count("frames_sent_without_digest", digests.passed);
+        count("frames_received_without_digest", digests.bare);
         count("dropped: receive descriptors", usage.no_descriptor);
         count("dropped: stages", usage.stage_full);
         count("interrupts", usage.interrupts);
