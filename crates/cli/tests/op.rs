@@ -34,6 +34,25 @@ fn operators() -> usize {
 }
 
 #[test]
+fn a_level_masks_a_whole_command() {
+    let lowest = match cfg!(target_arch = "aarch64") {
+        true => "armv8-a",
+        false => "x86-64-v1",
+    };
+    let output = quick(&["--cpu-level", lowest, "op", "crc32c", "--format", "json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for line in text(&output.stdout).lines() {
+        let record: Value = serde_json::from_str(line).expect("JSON");
+        let level = record["provenance"]["cpu_level"].as_str();
+        let level = level.expect("a level");
+        assert!(level.starts_with(lowest), "{level}");
+    }
+    let refused = quick(&["op", "crc32c", "--cpu-level", "x87"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains(lowest), "{refused:?}");
+}
+
+#[test]
 fn records_match_the_schema_on_stdout_and_in_the_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("records.jsonl");
