@@ -726,7 +726,9 @@ fn what_was_characterized_is_drawn_and_sources_stay_apart() {
         let part = &section[section.find(title).expect("a heading")..];
         &part[..part.find("<h3>Eigenvalues</h3>").expect("components")]
     };
-    let (plugin, lackey) = (radars("Counts by plugin"), radars("Counts by lackey"));
+    let of = |source: &str| radars(&format!("<h3 class=\"beside\">Counts by {source}"));
+    let (plugin, lackey) = (of("plugin"), of("lackey"));
+    assert!(plugin.contains("14 records are here; not compared with 4 under"));
     assert!(plugin.contains("operator11") && !plugin.contains("operator40"));
     assert!(lackey.contains("operator40") && !lackey.contains("operator11"));
     assert!(section.contains("gzip -c &lt;file&gt;") && !section.contains("<file>"));
