@@ -97,7 +97,7 @@ fn a_known_engine_is_found_and_predicted_to_the_nanosecond() {
     assert_frozen(&records);
 }
 
-/// What was hashed can be hashed again, from the records alone.
+/// The hash can be computed again, from the records alone.
 fn assert_frozen(records: &[Record]) {
     let hash = &advice(records).findings["sha256"];
     let lines = records.iter().filter_map(|it| {

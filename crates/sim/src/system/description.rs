@@ -17,7 +17,7 @@
 //!
 //! Times of stages and digests are in the file, or in others: a model of a device, or records that dpb measured ([`Description::load`]).
 //!
-//! What is not named is as in the part's model. A name that is no parameter is an error, and so is a parameter that changes nothing. A host has a card, which a table
+//! Parameters that are not named are as in the part's model. A name that is no parameter is an error, and so is a parameter that changes nothing. A host has a card, which a table
 //! `card` with its name describes; without one it is a dumb card.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What belongs together at two ends of a system: an application and the port that it leads to, digests in front of a wire and behind it.
+//! Pairs that belong together at two ends of a system: an application and the port that it leads to, digests in front of a wire and behind it.
 
 use super::super::description::ConnectText;
 use super::super::host::Application;
