@@ -43,7 +43,7 @@ const MEANING: &str = "One parameter of a simulated system changes, all others s
 
 /// A parameter that was swept, while all others of a system stayed.
 pub(super) struct Swept<'a> {
-    /// The system.
+    /// The system, and the settings that are held in this sweep and have other values in others.
     system: String,
     /// The place of the parameter.
     place: &'a str,
@@ -78,7 +78,7 @@ pub(super) fn sweeps(records: &[Record]) -> Vec<Swept<'_>> {
             points.sort_by(|(one, _), (other, _)| one.total_cmp(other));
             if let Some(elasticity) = elasticity(&points) {
                 found.push(Swept {
-                    system: text_of(points[0].1, "system"),
+                    system: held(points[0].1, place, &own),
                     place: spec::bare(place),
                     points,
                     elasticity,
@@ -91,6 +91,18 @@ pub(super) fn sweeps(records: &[Record]) -> Vec<Swept<'_>> {
         weight(other).total_cmp(&weight(one))
     });
     found
+}
+
+/// The system of a record, and its settings but `place` that have other values in other records.
+fn held(record: &Record, place: &str, all: &[&Record]) -> String {
+    let mut words = vec![text_of(record, "system")];
+    for (name, value) in spec::own(record).filter(|(name, _)| *name != place) {
+        let others = all.iter().filter_map(|other| other.parameters.get(name));
+        if others.into_iter().any(|other| other != value) {
+            words.push(format!("{} {value}", spec::bare(name)));
+        }
+    }
+    words.join(", ")
 }
 
 /// The records of sweeps, which their charts show.
@@ -336,6 +348,29 @@ mod tests {
         assert_eq!(shown(&sweeps).len(), 8);
         let text = text(&sweeps).expect("a table");
         assert!(text.contains("card.pcie_ns"), "{text}");
+    }
+
+    #[test]
+    fn sweeps_of_one_parameter_are_told_apart_by_the_others() {
+        let mut records = Vec::new();
+        for latency in [500u64, 2000] {
+            let mut sweep = power("card.pcie_ns", 1.0);
+            for record in &mut sweep {
+                let settings = [("link.latency_ns", latency), ("host.cores", 2)];
+                for (name, value) in settings {
+                    let name = format!("{}{name}", spec::SETTING);
+                    record.parameters.insert(name, value.into());
+                }
+            }
+            records.extend(sweep);
+        }
+        let sweeps = sweeps(&records);
+        let mut titles: Vec<String> = sweeps.iter().map(|swept| swept.chart().title).collect();
+        titles.sort();
+        assert_eq!(titles.len(), 2);
+        assert!(titles[0].contains("link.latency_ns 2000"), "{titles:?}");
+        assert!(titles[1].contains("link.latency_ns 500"), "{titles:?}");
+        assert!(!titles[0].contains("host.cores"), "{titles:?}");
     }
 
     #[test]
