@@ -2,6 +2,7 @@
 
 mod answer;
 mod measure;
+mod power;
 mod pushdown;
 mod records;
 mod show;

@@ -9,12 +9,13 @@ use super::pays::bytes;
 use crate::output::{Column, Table, percent};
 
 /// Findings of a record of advice, in the order in which a reader wants them.
-const FINDINGS: [(&str, &str); 19] = [
+const FINDINGS: [(&str, &str); 20] = [
     ("verdict", "advice"),
     ("bound", "limited by"),
     ("measure_next", "measure next"),
     ("cores_freed", "cores freed"),
     ("price", "price"),
+    ("power", "power"),
     ("split", "split"),
     ("limit", "limit"),
     ("capacity", "capacity"),

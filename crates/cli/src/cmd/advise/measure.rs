@@ -7,6 +7,7 @@ use dpb_core::measure::Record;
 use dpb_insight::advice::advisor::Prediction;
 use dpb_insight::advice::{Advice, Advisor, Goal, Load, Metric};
 
+use super::power::{self, Meter};
 use super::{Args, Wanted};
 use crate::Globals;
 use crate::cmd::replay;
@@ -15,6 +16,9 @@ use crate::exit::Failure;
 /// The number of rounds in which both sides are measured, one behind the other: only so is what a machine does from one minute to the next among the errors that
 /// intervals are made of. Each time takes its part of the runs.
 pub(super) const PASSES: u64 = 2;
+
+/// The finding of a record about the machine's power while its side was measured.
+pub(super) const POWER: &str = "power";
 
 /// Both sides, over sizes and batches; the device over depths too.
 pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
@@ -44,7 +48,15 @@ pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
         if args.goal.replays() {
             words.push("--latency".to_owned());
         }
-        records.extend(replay::again(&words)?);
+        let meter = Meter::start();
+        let mut measured = replay::again(&words)?;
+        let powers = meter.map(Meter::finish).unwrap_or_default();
+        if let Some(text) = power::text(&powers) {
+            for record in &mut measured {
+                record.findings.insert(POWER.to_owned(), text.clone());
+            }
+        }
+        records.extend(measured);
     }
     Ok(records)
 }

@@ -137,6 +137,14 @@ pub(super) fn advice(
     for (name, text) in &advice.findings {
         say(name, text.clone());
     }
+    let powers = (["host", "device"].iter().zip(&answer.of)).filter_map(|(side, record)| {
+        let power = record.findings.get(measure::POWER)?;
+        Some(format!("{power} while the {side} was measured"))
+    });
+    let powers: Vec<String> = powers.collect();
+    if !powers.is_empty() {
+        say(measure::POWER, powers.join("; "));
+    }
     if let Some(prices) = prices {
         say(
             "price",

@@ -45,6 +45,7 @@ pub(super) fn text(answer: &Answer<'_>, score: Option<&Score>, record: &Record) 
         ("split", "split"),
         ("cores freed", "cores_freed"),
         ("price", "price"),
+        ("power", "power"),
         ("limit", "limit"),
         ("capacity", "capacity"),
         ("rates", "rate_threshold"),
