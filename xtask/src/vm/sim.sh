@@ -47,7 +47,8 @@ else
     until ping -c 1 -W 1 10.0.0.1 > /dev/null; do :; done
     echo "ping $(ping -c 5 10.0.0.1 | sed -n 's/.*min.* = \([0-9.]*\)\/.*/\1/p')" >&3
     until nc 10.0.0.1 5001 < /tmp/file; do sleep 1; done
-    until iperf3 -c 10.0.0.1 -n 1M -J > /tmp/iperf3; do sleep 1; done
+    # With -J iperf3 ends well even if nobody listens yet.
+    until iperf3 -c 10.0.0.1 -n 1M -J > /tmp/iperf3; grep -q bits_per_second /tmp/iperf3; do sleep 1; done
     echo "iperf3 $(tr -d '\n\t' < /tmp/iperf3)" >&3
 fi
 # Names in a line, numbers in the next.
