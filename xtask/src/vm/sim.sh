@@ -52,6 +52,6 @@ else
     echo "iperf3 $(tr -d '\n\t' < /tmp/iperf3)" >&3
 fi
 # Names in a line, numbers in the next.
-echo "sums $(grep '^Tcp:' /proc/net/snmp | tail -n 1 | awk '{ print $15 }')" >&3
+echo "sums $(grep '^Tcp:' /proc/net/snmp | tail -n 1 | awk '{ print $16 }')" >&3
 echo end >&3
 poweroff -f
