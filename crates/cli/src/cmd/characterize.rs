@@ -210,7 +210,7 @@ fn check(matches: &ArgMatches, globals: &Globals) -> Result<(), Failure> {
 
 /// An operator's start-up is most of what is emulated.
 fn cost(matches: &ArgMatches) -> Cost {
-    const EACH: Duration = Duration::from_secs(12);
+    const EACH: Duration = Duration::from_secs(4);
     const MEMORY_BYTES: u64 = 1 << 30;
     let Ok(args) = flags::<Args>(matches) else {
         return Cost::default();
