@@ -12,8 +12,9 @@ use super::load::{Load, Point};
 const UNITS_OFF_MAX: f64 = 0.25;
 /// A job alone takes as long as its recorded latency, within this factor.
 const LATENCY_OFF_MAX: f64 = 20.0;
-/// CPU time may exceed that of the machine's cores by this factor: clocks are not read at once.
-const CPU_OFF_MAX: f64 = 1.5;
+/// CPU time may exceed that of the machine's cores by this factor: it is measured in another run than the rate, which may be slower by that. Units are off by a
+/// thousand.
+const CPU_OFF_MAX: f64 = 8.0;
 /// CPU time is what a core did not do of other work meanwhile, so a core that changes its pace makes it negative: by this share of a job's time at most.
 const CPU_BELOW_ZERO_MAX: f64 = 0.1;
 
