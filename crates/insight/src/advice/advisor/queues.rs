@@ -309,12 +309,7 @@ impl Planned<'_> {
     /// The speed-up of the whole application, over its sizes. A core that waits for its offload also waits for a lane; and no application is faster than the
     /// device does its offloads.
     pub(super) fn speed_up(&self, profile: &Profile) -> Result<Estimate, Refusal> {
-        let load = |size: u64| Load {
-            batch: profile.batch,
-            size,
-            depth: 1,
-            threads: 1,
-        };
+        let load = |size: u64| one_offload(profile, size);
         let host = profile.mean(|size| Ok(self.time(0, &load(size))?.0))?;
         profile.agrees(&host).map_err(Refusal)?;
         let whole = profile.mean(|size| Ok(self.time(1, &load(size))?.0))?;
@@ -348,23 +343,9 @@ impl Planned<'_> {
         }
         let mut kinds = Vec::new();
         let mut transfer_ns = 0.0;
-        let time = profile.mean(|size| {
-            let load = Load {
-                batch: profile.batch,
-                size,
-                depth: 1,
-                threads: 1,
-            };
-            Ok(self.by_model(1, &load)?.0)
-        })?;
+        let time = profile.mean(|size| Ok(self.by_model(1, &one_offload(profile, size))?.0))?;
         for &(size, share) in &profile.sizes {
-            let load = Load {
-                batch: profile.batch,
-                size,
-                depth: 1,
-                threads: 1,
-            };
-            let queue = self.queue(1, &load)?;
+            let queue = self.queue(1, &one_offload(profile, size))?;
             transfer_ns += share * queue.transfer.alone_ns();
             kinds.push((queue.services, share));
         }
@@ -388,6 +369,16 @@ impl Planned<'_> {
             };
             circle.waited_ns(services)
         }))
+    }
+}
+
+/// The load of one offload of a profile, with no other under way.
+fn one_offload(profile: &Profile, size: u64) -> Load {
+    Load {
+        batch: profile.batch,
+        size,
+        depth: 1,
+        threads: 1,
     }
 }
 
