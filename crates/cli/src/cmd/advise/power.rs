@@ -42,6 +42,14 @@ enum Kind {
     Power,
 }
 
+/// A source, and the energy that it has shown so far.
+struct Reading {
+    source: Source,
+    /// The last value that could be read, and when.
+    last: (u64, Instant),
+    microjoules: f64,
+}
+
 impl Meter {
     /// Begins; `None` if this machine shows nothing that this user may read.
     pub(super) fn start() -> Option<Self> {
@@ -49,39 +57,24 @@ impl Meter {
     }
 
     fn of(classes: &Path) -> Option<Self> {
-        let sources = sources(classes);
-        if sources.is_empty() {
+        let start = Instant::now();
+        let sources = sources(classes).into_iter();
+        let mut readings: Vec<_> = sources.filter_map(|it| Reading::first(it, start)).collect();
+        if readings.is_empty() {
             return None;
         }
         let (stop, stopped) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let start = Instant::now();
-            let mut last: Vec<Option<u64>> = sources.iter().map(|it| number(&it.file)).collect();
-            let mut last_at = start;
-            let mut microjoules = vec![0.0; sources.len()];
             loop {
                 let is_over = stopped.recv_timeout(PERIOD) != Err(RecvTimeoutError::Timeout);
-                let seconds = last_at.elapsed().as_secs_f64();
-                last_at = Instant::now();
-                for ((source, last), sum) in sources.iter().zip(&mut last).zip(&mut microjoules) {
-                    let now = number(&source.file);
-                    if let (Some(before), Some(now)) = (*last, now) {
-                        *sum += source.kind.microjoules(before, now, seconds);
-                    }
-                    *last = now;
-                }
+                let at = Instant::now();
+                readings.iter_mut().for_each(|it| it.look(at));
                 if is_over {
                     break;
                 }
             }
-            let seconds = start.elapsed().as_secs_f64();
-            let powers = sources.into_iter().zip(microjoules);
-            powers
-                .map(|(source, microjoules)| Power {
-                    part: source.part,
-                    watts: microjoules / 1e6 / seconds,
-                })
-                .collect()
+            let power = |it: Reading| it.mean(start);
+            readings.into_iter().filter_map(power).collect()
         });
         Some(Self { stop, thread })
     }
@@ -92,6 +85,36 @@ impl Meter {
         self.thread
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Reading {
+    /// The first look; `None` if the source cannot be read.
+    fn first(source: Source, at: Instant) -> Option<Self> {
+        let last = (number(&source.file)?, at);
+        Some(Self {
+            source,
+            last,
+            microjoules: 0.0,
+        })
+    }
+
+    /// Adds the energy since the last look. A look that fails is skipped; the next one has its energy too.
+    fn look(&mut self, at: Instant) {
+        if let Some(now) = number(&self.source.file) {
+            let (before, since) = std::mem::replace(&mut self.last, (now, at));
+            let seconds = at.duration_since(since).as_secs_f64();
+            self.microjoules += self.source.kind.microjoules(before, now, seconds);
+        }
+    }
+
+    /// The mean power between `start` and the last look that succeeded; `None` if only the first did.
+    fn mean(self, start: Instant) -> Option<Power> {
+        let seconds = self.last.1.duration_since(start).as_secs_f64();
+        (seconds > 0.0).then(|| Power {
+            part: self.source.part,
+            watts: self.microjoules / 1e6 / seconds,
+        })
     }
 }
 
@@ -117,7 +140,7 @@ pub(super) fn text(powers: &[Power]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// All counters and sensors that can be read, by their names.
+/// All counters and sensors, by their files.
 fn sources(classes: &Path) -> Vec<Source> {
     let mut found = BTreeMap::new();
     for folder in folders(&classes.join("powercap")) {
@@ -149,10 +172,8 @@ fn sources(classes: &Path) -> Vec<Source> {
             found.insert(file, (format!("{chip} {label} (hwmon)"), kind));
         }
     }
-    let sources = found
-        .into_iter()
-        .map(|(file, (part, kind))| Source { part, file, kind });
-    sources.filter(|it| number(&it.file).is_some()).collect()
+    let source = |(file, (part, kind))| Source { part, file, kind };
+    found.into_iter().map(source).collect()
 }
 
 /// The entries of a folder, which may not be there.
@@ -210,14 +231,14 @@ mod tests {
         write(root, "hwmon/hwmon3/power1_label", "total\n");
         write(root, "hwmon/hwmon3/energy1_input", "5000000\n");
         write(root, "hwmon/hwmon3/temp1_input", "41000\n");
-        let start = Instant::now();
         let meter = Meter::of(root).expect("there are counters");
-        thread::sleep(Duration::from_millis(30));
-        // Two joules more, past the counter's end, and three.
+        // A look that fails loses nothing. Two joules more, past the counter's end, and three.
+        write(root, "powercap/intel-rapl:0/energy_uj", "");
+        write(root, "hwmon/hwmon3/energy1_input", "");
+        thread::sleep(2 * PERIOD);
         write(root, "powercap/intel-rapl:0/energy_uj", "1999150\n");
         write(root, "hwmon/hwmon3/energy1_input", "8000000\n");
         let powers = meter.finish();
-        let most_s = start.elapsed().as_secs_f64();
         let parts: Vec<&str> = powers.iter().map(|it| it.part.as_str()).collect();
         assert_eq!(
             parts,
@@ -228,14 +249,13 @@ mod tests {
             ]
         );
         let [energy, power, package] = [0, 1, 2].map(|at| powers[at].watts);
-        // The time between the looks is known from both sides.
-        assert!(energy >= 3.0 / most_s && energy <= 3.0 / 0.03, "{powers:?}");
+        // All are looked at at once: the energies have one time, at least that of the sleep.
+        assert!((package / energy - 2.0 / 3.0).abs() < 1e-9, "{powers:?}");
         assert!(
-            package >= 2.0 / most_s && package <= 2.0 / 0.03,
+            energy > 0.0 && energy <= 3.0 / (2.0 * PERIOD.as_secs_f64()),
             "{powers:?}"
         );
-        assert!((package / energy - 2.0 / 3.0).abs() < 1e-9, "{powers:?}");
-        assert!(power > 10.0 && power <= 20.1, "{powers:?}");
+        assert!((power - 20.0).abs() < 1e-9, "{powers:?}");
         let said = text(&powers).expect("powers");
         assert!(said.contains("mlxbf total (hwmon) ") && said.contains("package-0 (RAPL) "));
         assert_eq!(text(&[]), None);
