@@ -66,6 +66,8 @@ struct Found<'a> {
     figures: Vec<Record>,
     /// The platforms, ranked.
     ranked: Option<ranked::Ranked>,
+    /// The records that advise.
+    advice: Vec<&'a Record>,
 }
 
 impl<'a> Found<'a> {
@@ -96,6 +98,7 @@ impl<'a> Found<'a> {
             sweeps,
             figures,
             ranked: ranking::of(records, known),
+            advice: advice::of(records),
         }
     }
 
@@ -154,6 +157,10 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
         let _ = write!(html, "<p class=\"warn\">{}</p>", html::escape(warning));
     }
     html.push_str(&page::contents(&found.tasks(), &overall(&found)));
+    // Advice is the answer to a question that was asked; what follows is what it rests on.
+    if !found.advice.is_empty() {
+        html.push_str(&advice::html(&found.advice));
+    }
     html.push_str(&at_a_glance(&found));
     if !found.dpbento.is_empty() {
         html.push_str("<section id=\"dpbento\"><h2>As in dpBento</h2><p class=\"sub\">The paper's figures with this page's records. Hollow bars are the paper's own numbers: other machines, other methods, and no ratio is drawn to them.</p>");
@@ -198,6 +205,7 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
 /// The sections over several tasks, by their places on the page.
 fn overall(found: &Found<'_>) -> Vec<(&'static str, &'static str)> {
     let sections = [
+        (!found.advice.is_empty(), ("advice", "what to move")),
         (!found.dpbento.is_empty(), ("dpbento", "as in dpBento")),
         (found.woo.is_some(), ("woo-chung", "as in Woo and Chung")),
         (found.ranked.is_some(), ("rank", "ranking")),
@@ -247,7 +255,6 @@ fn section(found: &Found<'_>, task: &str) -> String {
             html.push_str(&grid(figures, shown));
         }
     }
-    html.push_str(&advice::html(&own).unwrap_or_default());
     html.push_str(&character::html(&own));
     html.push_str(&pays::html(&own, &found.origins).unwrap_or_default());
     if task == sensitivity::TASK {

@@ -207,6 +207,52 @@ fn characterized(records: &mut Vec<Record>) {
     }
 }
 
+/// Advice on an engine with a long name, and the tests that were run for it.
+fn advised(records: &mut Vec<Record>) {
+    let host = "sim/lanes=1,job_ns=50,item_ns=20,byte_ps=1000,doorbell_ns=0";
+    let device = "sim/lanes=4,job_ns=2000,item_ns=5,byte_ps=100,doorbell_ns=300";
+    for (backend, factor) in [(host, 1.0), (device, 3.0)] {
+        let evidence = Evidence::Simulated {
+            model: backend.to_owned(),
+        };
+        let mut record = record("host", "op", evidence)
+            .with("operator", "snappy")
+            .with("backend", backend)
+            .with("mode", "closed")
+            .with("size", 4096u64)
+            .with("threads", 1u64);
+        record.sample("bytes_per_s", runs(1e8 * factor));
+        record.sample("items_per_s", runs(1e8 * factor / 4096.0));
+        records.push(record);
+    }
+    let from = records.iter().rev().take(2).map(|it| it.id.clone());
+    let evidence = Evidence::Predicted {
+        model: "lines".to_owned(),
+        from: from.collect(),
+    };
+    let mut record = record("host", "advise", evidence)
+        .with("operator", "snappy")
+        .with("host", host)
+        .with("device", device)
+        .with("goal", "throughput");
+    record.sample("gain", vec![3.0]);
+    for (name, text) in [
+        (
+            "verdict",
+            "move from 256 B on, 3.00x [2.90, 3.10]".to_owned(),
+        ),
+        (
+            "would_prove_it_wrong",
+            format!(
+                "dpb op snappy --backend {device} --size 4096 --threads 1: bytes_per_s 3e8 [2.9e8, 3.1e8]"
+            ),
+        ),
+    ] {
+        record.findings.insert(name.to_owned(), text);
+    }
+    records.push(record);
+}
+
 /// A page with a bit of everything.
 fn page(folder: &Path) -> PathBuf {
     let mut records = Vec::new();
@@ -217,6 +263,7 @@ fn page(folder: &Path) -> PathBuf {
         pushdown(host, speed, &mut records);
     }
     characterized(&mut records);
+    advised(&mut records);
     let reason = "needs a BlueField with an engine for DEFLATE; `dpb doctor` says what is missing and what to do about it".to_owned();
     records.push(
         record("dpu", "op", Evidence::Measured)
@@ -405,6 +452,13 @@ fn the_report_works_in_a_browser() {
     assert_fits(&mut browser, "a screen");
     let wide = browser.value(TABLES_TOO_WIDE);
     assert_eq!(wide.as_array().map(Vec::len), Some(0), "tables: {wide}");
+    let first = browser.value("document.querySelector('section').textContent");
+    assert!(
+        first.as_str().is_some_and(
+            |text| text.starts_with("What to move") && text.contains("move from 256 B on")
+        ),
+        "{first}"
+    );
     let verdict = "(() => { const v = document.querySelector('.verdict'); return v.getBoundingClientRect().bottom < innerHeight && v.textContent; })()";
     let verdict = browser.value(verdict);
     assert!(

@@ -8,6 +8,9 @@ use super::html::escape;
 use super::pays::bytes;
 use crate::output::{Column, Table, percent};
 
+/// The section's title.
+pub(super) const TITLE: &str = "What to move";
+
 /// Findings of a record of advice, in the order in which a reader wants them.
 const FINDINGS: [(&str, &str); 20] = [
     ("verdict", "advice"),
@@ -32,10 +35,11 @@ const FINDINGS: [(&str, &str); 20] = [
     ("misses", "missed"),
 ];
 
-/// The records of advice.
-fn own<'a>(records: &[&'a Record]) -> Vec<&'a Record> {
-    let own = records.iter().copied();
-    own.filter(|record| record.task == "advise" && record.findings.contains_key("verdict"))
+/// The records that advise.
+pub(super) fn of(records: &[Record]) -> Vec<&Record> {
+    records
+        .iter()
+        .filter(|record| record.task == "advise" && record.findings.contains_key("verdict"))
         .collect()
 }
 
@@ -54,12 +58,8 @@ fn question(record: &Record) -> String {
     }
 }
 
-/// A text for a terminal.
-pub(super) fn text(records: &[&Record]) -> Option<String> {
-    let own = own(records);
-    if own.is_empty() {
-        return None;
-    }
+/// A table for a terminal.
+pub(super) fn text(advice: &[&Record]) -> String {
     let mut table = Table::new([
         Column::left("question"),
         Column::left("advice"),
@@ -68,10 +68,10 @@ pub(super) fn text(records: &[&Record]) -> Option<String> {
         Column::right("intervals held"),
         Column::right("decisions right"),
     ]);
-    for record in own {
+    for record in advice {
         table.row(row(record));
     }
-    Some(format!("What to move\n{}\n", table.to_text()))
+    table.to_text()
 }
 
 fn row(record: &Record) -> [String; 6] {
@@ -89,16 +89,12 @@ fn row(record: &Record) -> [String; 6] {
     ]
 }
 
-/// The same for a page, with all findings.
-pub(super) fn html(records: &[&Record]) -> Option<String> {
-    let own = own(records);
-    if own.is_empty() {
-        return None;
-    }
-    let mut html = String::from(
-        "<h3 class=\"beside\">What to move</h3><p class=\"sub\">Predictions, and no measurements. Each says which records it rests on and which tests would prove it wrong.</p>",
+/// A section of a page, with all findings.
+pub(super) fn html(advice: &[&Record]) -> String {
+    let mut html = format!(
+        "<section id=\"advice\"><h2>{TITLE}</h2><p class=\"sub\">Predictions, and no measurements. Each says which records it rests on and which tests would prove it wrong.</p>"
     );
-    for record in own {
+    for record in advice {
         let _ = write!(
             html,
             "<details class=\"more\"><summary>{}: <b>{}</b></summary><div class=\"wide\"><table><tbody>",
@@ -117,7 +113,7 @@ pub(super) fn html(records: &[&Record]) -> Option<String> {
         }
         html.push_str("</tbody></table></div></details>");
     }
-    Some(html)
+    html + "</section>"
 }
 
 #[cfg(test)]
@@ -143,16 +139,15 @@ mod tests {
         ] {
             record.findings.insert(name.to_owned(), text.to_owned());
         }
-        let page = html(&[&record]).expect("advice");
+        let page = html(&of(std::slice::from_ref(&record)));
         assert!(
             page.contains("move from 4096 B on") && page.contains("dpb op a<br>dpb op &lt;b&gt;")
         );
-        let said = text(&[&record]).expect("advice");
+        let said = text(&[&record]);
         assert!(
             said.contains("deflate, cpu/best to pool/1, latency") && said.contains("move from")
         );
         record.findings.clear();
-        assert_eq!(html(&[&record]), None);
-        assert_eq!(text(&[&record]), None);
+        assert_eq!(of(&[record]), Vec::<&Record>::new());
     }
 }

@@ -21,6 +21,9 @@ pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns
     for warning in warnings {
         let _ = writeln!(text, "{warning}");
     }
+    if !found.advice.is_empty() {
+        push(&mut text, advice::TITLE, &[advice::text(&found.advice)]);
+    }
     for verdict in found.verdicts() {
         let _ = writeln!(text, "\n{verdict}");
     }
@@ -75,7 +78,6 @@ pub fn text(records: &[Record], warnings: &[String], known: &ShownTasks, columns
                 );
             }
         }
-        drawn.extend(advice::text(&of_task(records, name)));
         drawn.extend(character::text(&of_task(records, name)));
         drawn.extend(pays::text(&of_task(records, name), &found.origins));
         if name == sensitivity::TASK {

@@ -401,6 +401,23 @@ impl<'a> Planned<'a> {
         }
     }
 
+    /// The ratio of the figure that the goal is about. Where both sides' figures are their predictors' own, and no link or host limits them, the ratio has an
+    /// interval of its own.
+    fn gain(&self, loads: &[Load; 2], host_ns: &Estimate, device_ns: &Estimate) -> Estimate {
+        let predictors = match self.question.goal {
+            Goal::Cores => self.costs.each_ref().map(Option::as_ref),
+            _ => [&self.advisor.host_time, &self.advisor.device_time].map(Some),
+        };
+        if let [Some(host), Some(device)] = predictors
+            && host.at(&loads[0]).as_ref() == Ok(host_ns)
+            && device.at(&loads[1]).as_ref() == Ok(device_ns)
+            && let Ok(ratio) = host.over(&loads[0], device, &loads[1])
+        {
+            return ratio;
+        }
+        host_ns.over(device_ns)
+    }
+
     /// Both figures, and the gain.
     fn at(&self, batch: u64, size: u64) -> Result<AtSize, Refusal> {
         let loads = [self.load(0, batch, size), self.load(1, batch, size)];
@@ -421,7 +438,7 @@ impl<'a> Planned<'a> {
                 in_time(&host_ns).over(&in_time(&device_ns))
             }
             Goal::Application(profile) => self.speed_up(profile)?,
-            _ => host_ns.over(&device_ns),
+            _ => self.gain(&loads, &host_ns, &device_ns),
         };
         Ok(AtSize {
             size,

@@ -52,6 +52,8 @@ enum Fitted {
 /// Points without one shape of jobs, and what the model of the others says of it.
 #[derive(Clone, Debug)]
 struct Fold {
+    /// Items of a job, and bytes of an item.
+    shape: (u64, u64),
     model: Option<Fitted>,
     /// By each of the fold's points, as differences of logarithms.
     errors: Vec<Option<f64>>,
@@ -151,6 +153,7 @@ impl Predictor {
                 Some((value(point)? / predicted).ln())
             };
             Fold {
+                shape,
                 errors: out.iter().map(error).collect(),
                 model,
             }
@@ -272,6 +275,60 @@ impl Predictor {
             low: (estimate.low - resolution_ns).max(0.0),
             high: estimate.high + resolution_ns,
             ..estimate
+        })
+    }
+}
+
+impl Predictor {
+    /// The ratio of this quantity to another side's, each at a load of its own. Each shape of jobs that both sides measured is left out of both: what both
+    /// then miss alike, such as a curve that neither model has, is no error of their ratio.
+    ///
+    /// # Errors
+    /// A load outside of what was measured, or too few shapes that both sides measured.
+    pub fn over(&self, load: &Load, other: &Self, other_load: &Load) -> Result<Estimate, Silent> {
+        let (one, another) = (self.at(load)?, other.at(other_load)?);
+        let both = self.folds.iter().filter_map(|fold| {
+            let other = other.folds.iter().find(|other| other.shape == fold.shape)?;
+            Some((fold, other))
+        });
+        let both: Vec<(&Fold, &Fold)> = both.collect();
+        if both.len() < FOLDS_MIN {
+            return Err(Silent::TooFew { shapes: both.len() });
+        }
+        let mut missed: Vec<Missed> = Vec::new();
+        for (fold, other_fold) in both {
+            let of = |fold: &Fold, load: &Load| Some(fold.model.as_ref()?.of(load)?.ln());
+            let predicted = of(fold, load).zip(of(other_fold, other_load));
+            for (error, other_error) in fold
+                .errors
+                .iter()
+                .flat_map(|error| other_fold.errors.iter().map(move |other| (error, other)))
+            {
+                let errors = error.zip(*other_error);
+                missed.push(
+                    predicted
+                        .zip(errors)
+                        .map(|((one, another), (error, other_error))| {
+                            (one - another, error - other_error)
+                        }),
+                );
+            }
+        }
+        let ratio = jackknife_plus(one.value / another.value, &missed);
+        let ratio = ratio.widened(self.spread.hypot(other.spread));
+        let least =
+            |predictor: &Self, load: &Load, value: f64| predictor.resolution_ns(load) / value;
+        let (step, other_step) = (
+            least(self, load, one.value),
+            least(other, other_load, another.value),
+        );
+        Ok(Estimate {
+            low: ratio.low * (1.0 - step).max(0.0) / (1.0 + other_step),
+            high: match other_step < 1.0 {
+                true => ratio.high * (1.0 + step) / (1.0 - other_step),
+                false => f64::INFINITY,
+            },
+            ..ratio
         })
     }
 }

@@ -82,6 +82,7 @@ impl Side {
             ));
         }
         let mut points = Vec::new();
+        let mut disturbed = 0;
         let executor = executor(first)?;
         let work = work(first);
         for record in &records {
@@ -113,9 +114,7 @@ impl Side {
             if record.check.is_none() {
                 return refused(record, "nothing checked its results");
             }
-            if record.stability.as_ref().is_some_and(|it| it.disturbed) {
-                notes.push(format!("record {} was disturbed by other work", record.id));
-            }
+            disturbed += u64::from(record.stability.as_ref().is_some_and(|it| it.disturbed));
             points.push(point(record, executor)?);
         }
         if points.is_empty() {
@@ -123,6 +122,13 @@ impl Side {
                 "{}: no record has a number",
                 text(first, "backend").unwrap_or_default()
             )));
+        }
+        if disturbed > 0 {
+            notes.push(format!(
+                "{disturbed} of {} records of {} were disturbed by other work",
+                points.len(),
+                text(first, "backend").unwrap_or_default()
+            ));
         }
         if let Some(note) = single_runs(&points) {
             notes.push(note);

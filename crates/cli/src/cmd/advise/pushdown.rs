@@ -1,10 +1,10 @@
-//! Advice about predicate pushdown: below which selectivity the storage should filter. Both schemes are measured without a pace, and bounds follow
-//! for the link that was named; --verify measures with that link's pace.
+//! Advice about predicate pushdown: below which selectivity the storage should filter. Both schemes are measured without a pace, and over links of other
+//! rates than the one that was named, from which the times over that one follow; --verify measures with its pace.
 
 use dpb_core::Evidence;
 use dpb_core::measure::statistics::{median, median_ci95};
 use dpb_core::measure::{Ratio, Record};
-use dpb_insight::advice::pushdown::Tables;
+use dpb_insight::advice::pushdown::{Measured, Scheme, Tables};
 use dpb_insight::advice::{
     Decided, Decision, Estimate, Held, Score, Threshold, Verdict, advisor, side,
 };
@@ -18,14 +18,14 @@ use crate::output::{self, Column, Format, Table, percent};
 
 /// Selectivities that are measured without a pace.
 const MEASURED: [f64; 2] = [0.001, 0.5];
+/// Links over which both schemes are measured too, as parts of the link that was named.
+const OTHER_LINKS: [f64; 3] = [0.5, 2.0, 4.0];
+/// Selectivities that are measured over them.
+const OVER_LINKS: [f64; 3] = [0.001, 0.05, 0.5];
 /// Selectivities at which the predictions are checked.
 const HELD: [f64; 6] = [0.003, 0.01, 0.03, 0.1, 0.2, 0.4];
 /// Values of the axis.
 const GRID: usize = 40;
-/// The assumptions that the bounds rest on.
-const ASSUMES: &str = "scan and link may overlap or not: the bounds are the longer one and their sum; \
-    they are not calibrated: no share of measurements is promised to lie between them, and --verify counts how many do";
-
 /// One scheme at one selectivity.
 #[derive(Clone, Debug)]
 struct Ran {
@@ -52,28 +52,25 @@ struct Predicted {
 
 /// The time that was measured without a pace.
 #[derive(Clone, Debug)]
-struct Known {
+struct Alone {
     fetch: [Ran; 2],
     push: [Ran; 2],
+}
+
+/// All that was measured, and both schemes as functions of their parts.
+#[derive(Clone, Debug)]
+struct Known {
+    alone: Alone,
+    over_links: Vec<Ran>,
+    fetch: Scheme,
+    push: Scheme,
     link_bytes_per_s: f64,
 }
 
 /// Measures, advises, and with --verify checks.
 pub(super) fn run(args: &Args, kept: &mut Kept, globals: &Globals) -> Result<(), Failure> {
     let bits_per_s = args.link.unwrap_or(0.0);
-    let records = measured(args, 0.0, &MEASURED)?;
-    let known = Known {
-        fetch: both(&records, "fetch")?,
-        push: both(&records, "dpb")?,
-        link_bytes_per_s: bits_per_s / 8.0,
-    };
-    known
-        .at(MEASURED[0])
-        .check()
-        .map_err(|why| Failure::check(format!("no advice: {why}")))?;
-    for record in records {
-        kept.keep(record)?;
-    }
+    let known = Known::measure(args, bits_per_s / 8.0, kept)?;
     let decision = Decision {
         gains: grid().map(|share| (share, known.gain(share))).collect(),
     };
@@ -89,7 +86,7 @@ pub(super) fn run(args: &Args, kept: &mut Kept, globals: &Globals) -> Result<(),
             output::note(&format!(
                 "predictions, before they are measured: sha256 {hash}"
             ));
-            let paced = measured(args, bits_per_s / 1e9, &HELD)?;
+            let paced = measured(args, bits_per_s / 1e9, &HELD, args.repeat)?;
             let score = known.score(&paced)?;
             for record in paced {
                 kept.keep(record)?;
@@ -117,7 +114,7 @@ fn verdict(decision: &Decision) -> String {
     decision.said(|share| format!("a selectivity of {}", percent(share)))
 }
 
-fn words(args: &Args, link_gbps: f64, selectivities: &[f64]) -> Vec<String> {
+fn words(args: &Args, link_gbps: f64, selectivities: &[f64], repeat: u64) -> Vec<String> {
     let shares: Vec<String> = selectivities.iter().map(ToString::to_string).collect();
     [
         "pushdown".to_owned(),
@@ -126,13 +123,18 @@ fn words(args: &Args, link_gbps: f64, selectivities: &[f64]) -> Vec<String> {
         "--schemes=fetch,dpb".to_owned(),
         format!("--selectivity={}", shares.join(",")),
         format!("--link-gbps={link_gbps}"),
-        format!("--repeat={}", args.repeat),
+        format!("--repeat={repeat}"),
     ]
     .into()
 }
 
-fn measured(args: &Args, link_gbps: f64, selectivities: &[f64]) -> Result<Vec<Record>, Failure> {
-    let mut words = words(args, link_gbps, selectivities);
+fn measured(
+    args: &Args,
+    link_gbps: f64,
+    selectivities: &[f64],
+    repeat: u64,
+) -> Result<Vec<Record>, Failure> {
+    let mut words = words(args, link_gbps, selectivities, repeat);
     // They are kept with the advice.
     words.push("--out=/dev/null".to_owned());
     replay::again(&words)
@@ -197,10 +199,10 @@ impl Ran {
     }
 }
 
-impl Known {
+impl Alone {
     /// Table, link and filters at a selectivity. Whoever filters is slower if more rows qualify, so both times lie on the lines between those
     /// measured.
-    fn at(&self, selectivity: f64) -> Tables {
+    fn at(&self, selectivity: f64, link_bytes_per_s: f64) -> Tables {
         let share = (selectivity - MEASURED[0]) / (MEASURED[1] - MEASURED[0]);
         let between = |few: f64, many: f64| (few + share * (many - few)).max(1e-9);
         let filter_s = |ran: &Ran| ran.seconds() - ran.transfer_s;
@@ -211,30 +213,76 @@ impl Known {
             rows: self.fetch[0].tuples,
             file_bytes: self.fetch[0].bytes,
             row_bytes: many.bytes / many.rows,
-            link_bytes_per_s: self.link_bytes_per_s,
+            link_bytes_per_s,
             scan_rows_per_s: few.tuples / scan_s,
             filter_rows_per_s: self.fetch[0].tuples / filter_s,
         }
     }
+}
 
-    /// Seconds of a fetch and of a scan at the storage: the bounds, wider by the spread of the runs that they rest on.
+impl Known {
+    /// Measures both schemes without a pace, and over the other links with half of the runs.
+    fn measure(args: &Args, link_bytes_per_s: f64, kept: &mut Kept) -> Result<Self, Failure> {
+        let no_advice = |why: String| Failure::check(format!("no advice: {why}"));
+        let records = measured(args, 0.0, &MEASURED, args.repeat)?;
+        let alone = Alone {
+            fetch: both(&records, "fetch")?,
+            push: both(&records, "dpb")?,
+        };
+        let tables = alone.at(MEASURED[0], link_bytes_per_s);
+        tables.check().map_err(no_advice)?;
+        let mut over_links = Vec::new();
+        let mut points = [Vec::new(), Vec::new()];
+        for record in records {
+            kept.keep(record)?;
+        }
+        for part in OTHER_LINKS {
+            let bytes_per_s = part * link_bytes_per_s;
+            let gbps = bytes_per_s * 8.0 / 1e9;
+            let records = measured(args, gbps, &OVER_LINKS, args.repeat.div_ceil(2))?;
+            for selectivity in OVER_LINKS {
+                let tables = alone.at(selectivity, bytes_per_s);
+                let parts = [tables.fetch(), tables.push(selectivity)];
+                for ((scheme, parts), points) in ["fetch", "dpb"].iter().zip(parts).zip(&mut points)
+                {
+                    let ran = ran(&records, scheme, selectivity)?;
+                    let seconds = ran.seconds();
+                    points.push(Measured { parts, seconds });
+                    over_links.push(ran);
+                }
+            }
+            for record in records {
+                kept.keep(record)?;
+            }
+        }
+        let [fetch, push] = points.map(|points| Scheme::fit(&points).map_err(no_advice));
+        Ok(Self {
+            alone,
+            over_links,
+            fetch: fetch?,
+            push: push?,
+            link_bytes_per_s,
+        })
+    }
+
+    /// Seconds of a fetch and of a scan at the storage, with intervals that are wider by the spread of the runs that they rest on.
     fn seconds(&self, selectivity: f64) -> [Estimate; 2] {
-        let tables = self.at(selectivity);
+        let tables = self.alone.at(selectivity, self.link_bytes_per_s);
         let spread = |runs: &[Ran; 2]| runs.iter().map(Ran::spread).fold(0.0, f64::max);
         [
-            tables.fetch_s().widened(spread(&self.fetch)),
-            tables.push_s(selectivity).widened(spread(&self.push)),
+            self.fetch
+                .at(tables.fetch())
+                .widened(spread(&self.alone.fetch)),
+            self.push
+                .at(tables.push(selectivity))
+                .widened(spread(&self.alone.push)),
         ]
     }
 
     /// The factor by which the storage is faster.
     fn gain(&self, selectivity: f64) -> Estimate {
         let [fetch, push] = self.seconds(selectivity);
-        Estimate {
-            value: fetch.value / push.value,
-            low: fetch.low / push.high,
-            high: fetch.high / push.low,
-        }
+        fetch.over(&push)
     }
 
     /// The predictions for the selectivities that are held out.
@@ -268,10 +316,10 @@ impl Known {
     fn predicted(&self, args: &Args, one: &Predicted, hash: &str) -> Record {
         let gbps = args.link.unwrap_or(0.0) / 1e9;
         let of = match one.is_push {
-            true => &self.push[0].record,
-            false => &self.fetch[0].record,
+            true => &self.alone.push[0].record,
+            false => &self.alone.fetch[0].record,
         };
-        let mut record = prediction(of, self.evidence(), &words(args, gbps, &HELD))
+        let mut record = prediction(of, self.evidence(), &words(args, gbps, &HELD, args.repeat))
             .with("selectivity", one.selectivity)
             .with("link_gbps", gbps);
         record.parameters.remove("where");
@@ -290,28 +338,48 @@ impl Known {
         let gbps = args.link.unwrap_or(0.0) / 1e9;
         format!(
             "dpb {}  # on {}",
-            words(args, gbps, &HELD).join(" "),
-            side::machine(&self.fetch[0].record)
+            words(args, gbps, &HELD, args.repeat).join(" "),
+            side::machine(&self.alone.fetch[0].record)
         )
     }
 
     fn runs(&self) -> impl Iterator<Item = &Ran> {
-        self.fetch.iter().chain(&self.push)
+        let alone = self.alone.fetch.iter().chain(&self.alone.push);
+        alone.chain(&self.over_links)
     }
 
     fn evidence(&self) -> Evidence {
         Evidence::Predicted {
-            model: "bounds of fetch and scan".to_owned(),
+            model: "fetch and scan over other links".to_owned(),
             from: self.runs().map(|ran| ran.record.id.clone()).collect(),
         }
     }
 
     /// Assumptions, and remarks on the records that it rests on.
     fn assumptions(&self) -> String {
-        let mut said = vec![ASSUMES.to_owned()];
-        let records = self.runs().map(|ran| &ran.record);
-        let disturbed = records.filter(|it| it.stability.as_ref().is_some_and(|it| it.disturbed));
-        said.extend(disturbed.map(|it| format!("record {} was disturbed by other work", it.id)));
+        let named = [("a fetch", &self.fetch), ("a scan", &self.push)];
+        let mut said: Vec<String> = named
+            .iter()
+            .map(|(name, scheme)| {
+                let (share, fixed_s) = scheme.fitted();
+                format!(
+                    "{name} takes its longer part, {} of the shorter one, and {}",
+                    percent(share),
+                    output::short_ns(fixed_s * 1e9)
+                )
+            })
+            .collect();
+        let is_disturbed = |ran: &&Ran| {
+            let stability = ran.record.stability.as_ref();
+            stability.is_some_and(|it| it.disturbed)
+        };
+        let disturbed = self.runs().filter(is_disturbed).count();
+        if disturbed > 0 {
+            let all = self.runs().count();
+            said.push(format!(
+                "{disturbed} of {all} records were disturbed by other work"
+            ));
+        }
         said.join("; ")
     }
 
@@ -389,9 +457,9 @@ fn text(known: &Known, args: &Args, said: &str, hash: &str, score: Option<&Score
     let mut table = Table::new([
         Column::right("selectivity"),
         Column::right("fetch, s"),
-        Column::right("bounds"),
+        Column::right("interval"),
         Column::right("push, s"),
-        Column::right("bounds"),
+        Column::right("interval"),
         Column::left("advice"),
     ]);
     for share in HELD {

@@ -130,7 +130,7 @@ pub(super) fn advice(
     // A share is set where the split is sure to be better.
     let last = advice.at.last().map(|at| Verdict::of(&at.gain));
     let share = advice.device_share.filter(|_| last == Some(Verdict::Move));
-    let knobs = knob::lines(&operator, &advice.threshold, share);
+    let knobs = knob::lines(&operator, &advice.decision, share);
     if !knobs.is_empty() {
         say("knob", knobs.join("; "));
     }

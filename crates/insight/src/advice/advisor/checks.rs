@@ -62,7 +62,7 @@ pub(super) fn of(plan: &Planned<'_>, batch: u64, measured: &[u64]) -> Vec<Check>
             };
             let gain = match &plan.question.goal {
                 Goal::Slo { .. } | Goal::Split => at.gain,
-                _ => host.over(&device),
+                _ => plan.gain(&[host_load, device_load], &host, &device),
             };
             Some(Check {
                 metric,

@@ -263,6 +263,64 @@ fn a_hidden_term_widens() {
     );
 }
 
+/// A backend whose jobs take this long, one at a time.
+fn of_times(backend: &str, sizes: &[u64], job_ns: impl Fn(&Load) -> f64) -> Vec<Record> {
+    let loads = BATCHES.iter().flat_map(|&batch| {
+        let of = move |&size: &u64| load(batch, size, 1);
+        sizes.iter().map(of)
+    });
+    loads
+        .map(|load| record(backend, Executor::Caller, &load, job_ns(&load)))
+        .collect()
+}
+
+/// Software whose curve no model has: a third more for items of a few hundred bytes.
+fn bent(load: &Load) -> f64 {
+    let items = load.batch as f64;
+    let bump = match load.size {
+        200..=2000 => 1.33,
+        _ => 1.0,
+    };
+    bump * (100.0 + items * (2600.0 + 2.3 * load.size as f64))
+}
+
+/// Both sides run the same code, and one of them is slower by a tenth: what their models miss alike does not hide that.
+#[test]
+fn what_both_sides_miss_alike_is_no_error_of_the_gain() {
+    let sizes = [64, 256, 1024, 4096, 16_384, 65_536];
+    let host = of_times("cpu/best", &sizes, bent);
+    let device = of_times("pool/1", &sizes, |load| 1.1 * bent(load));
+    let advisor = Advisor::new(side(&host), side(&device)).expect("advice");
+    let advice = advisor.advise(&question(Goal::Latency)).expect("advice");
+    for check in &advice.checks {
+        assert_eq!(check.verdict, Verdict::Stay, "{check:?}");
+        assert!(check.gain.holds(1.0 / 1.1), "{check:?}");
+        // Each side's own interval holds the other one's time.
+        assert!(check.host.holds(check.device.value), "{check:?}");
+    }
+    assert!(!advice.checks.is_empty());
+}
+
+/// The same curve on one side alone is an error of the gain, and no confident answer comes of it.
+#[test]
+fn what_one_side_misses_alone_is_an_error_of_the_gain() {
+    let sizes = [64, 256, 1024, 4096, 16_384, 65_536];
+    let host = of_times("cpu/best", &sizes, bent);
+    let straight =
+        |load: &Load| 1.1 * (100.0 + load.batch as f64 * (2600.0 + 2.3 * load.size as f64));
+    let device = of_times("pool/1", &sizes, straight);
+    let advisor = Advisor::new(side(&host), side(&device)).expect("advice");
+    let advice = advisor.advise(&question(Goal::Latency)).expect("advice");
+    for check in &advice.checks {
+        let truth = bent(&check.host_load) / straight(&check.device_load);
+        let truth = Verdict::of(&Estimate::exact(truth));
+        let is_wrong = check.verdict != Verdict::TooClose && check.verdict != truth;
+        assert!(!is_wrong, "{truth:?}: {check:?}");
+        assert!(check.gain.width() > 0.2, "{check:?}");
+    }
+    assert!(!advice.checks.is_empty());
+}
+
 /// A machine that is slower by a quarter in one minute than in the next. Points of both minutes know it, points of one do not.
 #[test]
 fn what_changes_between_rounds_is_in_the_interval() {
