@@ -8,7 +8,7 @@ use dpb_core::measure::{Outcome, Record};
 
 use super::anchor;
 use super::contest::{Among, Contest, Gain, Standing};
-use super::html::escape;
+use super::html::{escape, narrow};
 use super::origin::Machines;
 use super::select::is_unstable;
 use super::vary::{number_of, text_of};
@@ -121,7 +121,7 @@ pub(super) fn winners(contests: &[Contest<'_>]) -> String {
         "<div class=\"wide\"><table class=\"wins\"><thead><tr><th>work</th><th class=\"n\">tests</th>",
     );
     for name in &names {
-        let _ = write!(html, "<th class=\"n\">{}</th>", escape(name));
+        let _ = write!(html, "<th class=\"n\">{}</th>", narrow(name));
     }
     html.push_str("<th class=\"n\">too close</th><th class=\"n\">disturbed</th><th>clearest</th></tr></thead><tbody>");
     for score in scores(contests) {
@@ -163,7 +163,7 @@ pub(super) fn winners(contests: &[Contest<'_>]) -> String {
                 html,
                 "<a href=\"#{}\">{}</a>",
                 escape(&anchor(contest.sides[0].record)),
-                escape(&clearest(gain, contest))
+                narrow(&clearest(gain, contest))
             );
         }
         html.push_str("</td></tr>");

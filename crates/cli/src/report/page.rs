@@ -7,7 +7,7 @@ use dpb_core::measure::comparison::Better;
 use dpb_core::measure::{Ratio, Record, Value};
 
 use super::anchor;
-use super::html::escape;
+use super::html::{escape, narrow};
 use super::origin::{Origin, Origins};
 use super::published::works;
 use crate::output::{Column, Table, evidence, text_of, verdict};
@@ -358,7 +358,7 @@ impl Columns<'_> {
                 ""
             };
             let value = value.map_or(String::new(), |value| swept(self.task, name, value));
-            let _ = write!(html, "<td{class}>{}</td>", escape(&value));
+            let _ = write!(html, "<td{class}>{}</td>", narrow(&value));
         }
         if self.own_at() == self.names.len() {
             let _ = write!(html, "<td>{}</td>", escape(&own_values(record, &self.own)));
