@@ -296,12 +296,14 @@ fn page(folder: &Path) -> PathBuf {
     page
 }
 
-/// Whether the page is wider than the window, and the elements that reach furthest if it is.
+/// The elements that reach out of the window if the page is wider than it; those in a box that scrolls by itself do not count.
 const TOO_WIDE: &str = "(() => {
   const root = document.documentElement;
   if (root.scrollWidth <= root.clientWidth) return [];
   const reach = (e) => e.getBoundingClientRect().right;
-  const wide = [...document.body.querySelectorAll('*')].filter((e) => reach(e) > root.clientWidth + 1);
+  const scrolls = (e) => e.parentElement.closest('.wide, .scroll, pre');
+  const wide = [...document.body.querySelectorAll('*')].filter((e) => reach(e) > root.clientWidth + 1 && !scrolls(e));
+  if (wide.length === 0) return ['the page ' + root.scrollWidth + ' > ' + root.clientWidth];
   return wide.slice(0, 8).map((e) => e.tagName + '.' + e.getAttribute('class') + ' ' + Math.round(reach(e)) + ' ' + e.textContent.slice(0, 30));
 })()";
 /// Tables and cards at the top of sections whose content is wider than they are.
