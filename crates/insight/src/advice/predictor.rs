@@ -55,8 +55,30 @@ struct Fold {
     /// Items of a job, and bytes of an item.
     shape: (u64, u64),
     model: Option<Fitted>,
-    /// By each of the fold's points, as differences of logarithms.
-    errors: Vec<Option<f64>>,
+    /// By each of the fold's points, as differences of logarithms; its jobs in flight and threads first.
+    errors: Vec<((u64, u64), Option<f64>)>,
+}
+
+impl Fold {
+    /// The errors at a queue, or all.
+    fn errors(&self, queue: Option<(u64, u64)>) -> impl Iterator<Item = Option<f64>> {
+        let errors = self.errors.iter();
+        let errors = errors.filter(move |(of, _)| queue.is_none_or(|queue| queue == *of));
+        errors.map(|(_, error)| *error)
+    }
+}
+
+/// Jobs in flight of a thread, and threads.
+fn queue_of(load: &Load) -> (u64, u64) {
+    (load.depth, load.threads)
+}
+
+/// The queue of a load, if each fold has a point there: then these points alone say how far the model is off there.
+fn known_queue<'a>(mut folds: impl Iterator<Item = &'a Fold>, load: &Load) -> Option<(u64, u64)> {
+    let queue = queue_of(load);
+    folds
+        .all(|fold| fold.errors(Some(queue)).next().is_some())
+        .then_some(queue)
 }
 
 /// Points, and what follows from them.
@@ -152,9 +174,12 @@ impl Predictor {
                 let predicted = model.as_ref()?.of(&point.load)?;
                 Some((value(point)? / predicted).ln())
             };
+            let errors = out.iter();
             Fold {
                 shape,
-                errors: out.iter().map(error).collect(),
+                errors: errors
+                    .map(|point| (queue_of(&point.load), error(point)))
+                    .collect(),
                 model,
             }
         };
@@ -259,15 +284,11 @@ impl Predictor {
         self.admit(load)?;
         let value = self.fitted.of(load).ok_or(Silent::NoFit)?;
         let mut missed: Vec<Missed> = Vec::new();
+        let queue = known_queue(self.folds.iter(), load);
         for fold in &self.folds {
             let predicted = fold.model.as_ref().and_then(|model| model.of(load));
-            for error in &fold.errors {
-                missed.push(
-                    predicted
-                        .zip(*error)
-                        .map(|(predicted, error)| (predicted.ln(), error)),
-                );
-            }
+            let errors = fold.errors(queue);
+            missed.extend(errors.map(|error| Some((predicted?.ln(), error?))));
         }
         let estimate = jackknife_plus(value, &missed).widened(self.spread);
         let resolution_ns = self.resolution_ns(load);
@@ -281,7 +302,8 @@ impl Predictor {
 
 impl Predictor {
     /// The ratio of this quantity to another side's, each at a load of its own. Each shape of jobs that both sides measured is left out of both: what both
-    /// then miss alike, such as a curve that neither model has, is no error of their ratio.
+    /// then miss alike, such as a curve that neither model has, is no error of their ratio. Points scatter as much as a new measurement will, and this is in what
+    /// was missed.
     ///
     /// # Errors
     /// A load outside of what was measured, or too few shapes that both sides measured.
@@ -295,27 +317,22 @@ impl Predictor {
         if both.len() < FOLDS_MIN {
             return Err(Silent::TooFew { shapes: both.len() });
         }
+        let queues = (
+            known_queue(both.iter().map(|(fold, _)| *fold), load),
+            known_queue(both.iter().map(|(_, fold)| *fold), other_load),
+        );
         let mut missed: Vec<Missed> = Vec::new();
         for (fold, other_fold) in both {
             let of = |fold: &Fold, load: &Load| Some(fold.model.as_ref()?.of(load)?.ln());
             let predicted = of(fold, load).zip(of(other_fold, other_load));
-            for (error, other_error) in fold
-                .errors
-                .iter()
-                .flat_map(|error| other_fold.errors.iter().map(move |other| (error, other)))
-            {
-                let errors = error.zip(*other_error);
-                missed.push(
-                    predicted
-                        .zip(errors)
-                        .map(|((one, another), (error, other_error))| {
-                            (one - another, error - other_error)
-                        }),
-                );
+            for error in fold.errors(queues.0) {
+                missed.extend(other_fold.errors(queues.1).map(|other_error| {
+                    let (one, another) = predicted?;
+                    Some((one - another, error? - other_error?))
+                }));
             }
         }
         let ratio = jackknife_plus(one.value / another.value, &missed);
-        let ratio = ratio.widened(self.spread.hypot(other.spread));
         let least =
             |predictor: &Self, load: &Load, value: f64| predictor.resolution_ns(load) / value;
         let (step, other_step) = (
@@ -396,7 +413,7 @@ fn around_zero(point: &Point) -> Option<(f64, f64)> {
 
 /// The median relative error and the mean squared one of left-out points; `None` if one could not be predicted.
 fn mean_error(folds: &[Fold]) -> Option<(f64, f64)> {
-    let errors = folds.iter().flat_map(|fold| &fold.errors).copied();
+    let errors = folds.iter().flat_map(|fold| fold.errors(None));
     let errors: Vec<f64> = errors.collect::<Option<_>>()?;
     let squares: f64 = errors.iter().map(|error| error * error).sum();
     let sizes: Vec<f64> = errors.iter().map(|error| error.abs().exp_m1()).collect();

@@ -1,6 +1,6 @@
 //! One side of advice: a backend's points, out of records. Records that cannot carry advice are refused, each with its id and the reason.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dpb_core::measure::statistics::median;
 use dpb_core::measure::{Outcome, Record, Value};
@@ -83,6 +83,8 @@ impl Side {
         }
         let mut points = Vec::new();
         let mut disturbed = 0;
+        // By reason: what limits a backend limits it at many loads.
+        let mut without_numbers: BTreeMap<&str, u64> = BTreeMap::new();
         let executor = executor(first)?;
         let work = work(first);
         for record in &records {
@@ -97,14 +99,12 @@ impl Side {
                     return refused(record, format!("its test failed: {reason}"));
                 }
                 Outcome::Unsupported { reason } => {
-                    notes.push(format!("record {} has no number: {reason}", record.id));
+                    let same: &mut u64 = without_numbers.entry(reason.as_str()).or_default();
+                    *same += 1;
                     continue;
                 }
                 Outcome::Interrupted => {
-                    notes.push(format!(
-                        "record {} was interrupted and is left out",
-                        record.id
-                    ));
+                    *without_numbers.entry("interrupted").or_default() += 1;
                     continue;
                 }
             }
@@ -123,18 +123,21 @@ impl Side {
                 text(first, "backend").unwrap_or_default()
             )));
         }
+        let backend = text(first, "backend").unwrap_or_default();
+        notes.extend(without_numbers.iter().map(|(reason, count)| {
+            format!("{count} records of {backend} without numbers are left out: {reason}")
+        }));
         if disturbed > 0 {
             notes.push(format!(
-                "{disturbed} of {} records of {} were disturbed by other work",
-                points.len(),
-                text(first, "backend").unwrap_or_default()
+                "{disturbed} of {} records of {backend} were disturbed by other work",
+                points.len()
             ));
         }
         if let Some(note) = single_runs(&points) {
             notes.push(note);
         }
         Ok(Self {
-            backend: text(first, "backend").unwrap_or_default(),
+            backend,
             machine: machine(first),
             state: state(first).into(),
             cpus: first.provenance.cpus.max(1),
