@@ -218,6 +218,24 @@ fn programs_are_counted_by_the_byte() {
 }
 
 #[test]
+fn programs_on_packets_get_a_capture() {
+    let ports = "--port capture:{capture} --port capture:,/dev/null";
+    let [forward, encrypt] =
+        ["forward", "encrypt --seed 1"].map(|name| format!("dpb net {name} {ports}"));
+    let programs = ["--program", &forward, "--program", &encrypt];
+    let rest = ["--work", "16KiB", "--source", "qemu"];
+    let records = records(&[&programs[..], &rest].concat());
+    let counted: Vec<&Record> = records.iter().filter_map(counted).collect();
+    let [forward, encrypt] = counted[..] else {
+        return;
+    };
+    // 32 packets of 508 bytes, which lack the check sequence of the wire, with 16 bytes of the file's before each.
+    assert_eq!(forward.counts["items"], 32 * (508 + 16));
+    let instructions = [forward, encrypt].map(|record| figure(record, "instructions_per_item"));
+    assert!(instructions[0] > 0.1 && instructions[1] > 2.0 * instructions[0]);
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     for (args, code, why) in [
         (&["no-such-operator"][..], 2, "no operator"),

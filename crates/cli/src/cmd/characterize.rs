@@ -96,14 +96,15 @@ const FIGURES: &str = "Figures and output";
                   dpb characterize deflate --parameters level=9 --size 64,1500 --backend cpu/portable --source lackey\n  \
                   dpb characterize sha256 --backend cpu/sha-ni --source step\n  \
                   dpb characterize toeplitz --mica --geometry cortex-a72\n  \
-                  dpb characterize --program 'gzip -c {input}' --program 'sha256sum {input}'"
+                  dpb characterize --program 'gzip -c {input}' --program 'sha256sum {input}'\n  \
+                  dpb characterize --program 'dpb net forward --port capture:{capture} --port capture:,/dev/null'"
 )]
 pub struct Args {
     /// The operators to watch (see `dpb list`), or `all`
     #[arg(value_name = "NAMES", required_unless_present = "program")]
     operator: Vec<String>,
-    /// A program to watch, with its arguments: `{input}` is a file of the shorter or the longer length, `{work}` the length as a number;
-    /// without either the program is watched once, as a whole
+    /// A program to watch, with its arguments: `{input}` is a file of the shorter or the longer length, `{capture}` a capture of about that
+    /// length, `{work}` the length as a number; without any the program is watched once, as a whole
     #[arg(long, value_name = "TEXT", help_heading = WORK)]
     program: Vec<String>,
     /// The operators' own parameters, as key=value with commas between

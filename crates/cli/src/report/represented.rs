@@ -21,7 +21,7 @@ pub(super) fn table(rows: &[Row], coverage: &Coverage) -> Option<Table> {
         .collect();
     let watched = |row: &Represented| {
         let mut ours = nearest.iter();
-        ours.find(|(program, _)| first_word(program) == first_word(row.command))
+        ours.find(|(program, _)| row.is_done_by(program))
     };
     if !TABLE_5.iter().any(|row| watched(row).is_some()) {
         return None;
@@ -90,9 +90,10 @@ mod tests {
             row("gzip -c {input}", true),
             row("lz4 64 cpu/lz4_flex", false),
             row("sha256sum {input}", true),
+            row("dpb net forward --port capture:{capture}", true),
         ];
-        let text = table(&rows, &coverage(vec![near(0), near(1)]))
-            .expect("two programs of the table")
+        let text = table(&rows, &coverage(vec![near(0), near(1), near(1)]))
+            .expect("three programs of the table")
             .to_text();
         let line = |name: &str| {
             let mut lines = text.lines();
@@ -102,7 +103,8 @@ mod tests {
         assert!(line("File-Compress").trim_end().ends_with("yes"));
         assert!(line("File-Integrity").contains("lz4 64 cpu/lz4_flex"));
         assert!(line("File-Integrity").trim_end().ends_with("no"));
-        assert!(line("L3fwd").contains("not watched"));
+        assert!(line("L3fwd").contains("dpb net forward"));
+        assert!(line("IPSec").contains("not watched"));
         let others = [row("deflate", false), row("zstd -q -c {input}", true)];
         assert!(table(&others, &coverage(vec![near(0)])).is_none());
     }

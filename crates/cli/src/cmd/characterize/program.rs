@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use dpb_core::measure::{Evidence, Record};
 use dpb_core::random::SplitMix64;
@@ -11,11 +12,20 @@ use dpb_insight::trace::{Isa, Options};
 use tempfile::TempDir;
 
 use super::{Args, Counted, Uncounted, count_both, stop};
+use crate::contained::{self, Bounds, How};
 use crate::exit::Failure;
 
-/// The words that stand for the file of either length in a command line, and for the length itself.
+/// The words that stand for the file of either length in a command line, for a capture of about that length, and for the length itself.
 const INPUT: &str = "{input}";
+const CAPTURE: &str = "{capture}";
 const WORK: &str = "{work}";
+/// The name by which a command line means this program.
+const OWN_NAME: &str = "dpb";
+/// Bytes of a packet of a capture that is made.
+const PACKET_BYTES: u64 = 512;
+/// The most that it takes to make one.
+const CAPTURE_TIME_MAX: Duration = Duration::from_secs(60);
+const CAPTURE_STDOUT_BYTES_MAX: usize = 1 << 20;
 
 /// A program's record, and what it counted.
 type Watched = (Record, Result<Counted, Uncounted>);
@@ -47,10 +57,9 @@ pub(super) fn count(args: &Args, command: &str, options: Options) -> Result<Watc
         Ok(isa) => isa,
         Err(why) => return Ok((record, Err(Uncounted::Unseen(why)))),
     };
-    let lengths = Lengths::new(args)?;
-    let has_lengths = words
-        .iter()
-        .any(|word| word.contains(INPUT) || word.contains(WORK));
+    let has = |placeholder: &str| words.iter().any(|word| word.contains(placeholder));
+    let lengths = Lengths::new(args, has(CAPTURE))?;
+    let has_lengths = has(INPUT) || has(CAPTURE) || has(WORK);
     let record = record.with("lengths", if has_lengths { 2_u64 } else { 1 });
     let counted = args.first_that_sees(isa, |source| {
         let watch = |at: usize, options: Options| {
@@ -79,6 +88,10 @@ pub(super) fn count(args: &Args, command: &str, options: Options) -> Result<Watc
 
 /// The program's file.
 fn find(name: &str) -> Result<PathBuf, String> {
+    if name == OWN_NAME {
+        let own = std::env::current_exe();
+        return own.map_err(|error| format!("cannot find this program: {error}"));
+    }
     if name.contains('/') {
         let path = PathBuf::from(name);
         return match path.is_file() {
@@ -110,8 +123,8 @@ fn isa_of(path: &Path) -> Result<Isa, String> {
 }
 
 impl Lengths {
-    /// The files that were given, or text whose shorter file is the longer one's beginning.
-    fn new(args: &Args) -> Result<Self, Failure> {
+    /// The files that were given, or text or a capture whose shorter file is the longer one's beginning.
+    fn new(args: &Args, of_packets: bool) -> Result<Self, Failure> {
         let unusable = |error: std::io::Error| Failure::usage(format!("--input: {error}"));
         let folder = TempDir::new().map_err(unusable)?;
         if let (Some(input), Some(longer)) = (&args.input, &args.longer) {
@@ -129,9 +142,14 @@ impl Lengths {
                 _folder: folder,
             });
         }
-        let lengths = [args.work, args.work.saturating_mul(2)];
+        let mut lengths = [args.work, args.work.saturating_mul(2)];
         let files = ["1", "2"].map(|name| folder.path().join(name));
-        for (length, file) in lengths.iter().zip(&files) {
+        for (length, file) in lengths.iter_mut().zip(&files) {
+            if of_packets {
+                capture(args.seed, length.div_ceil(PACKET_BYTES), file)?;
+                *length = file.metadata().map_err(unusable)?.len();
+                continue;
+            }
             let text = text(args.seed, *length as usize);
             let written = File::create(file).and_then(|mut file| file.write_all(&text));
             written.map_err(unusable)?;
@@ -147,7 +165,10 @@ impl Lengths {
         let file = self.files[at].to_string_lossy();
         // As many characters for both lengths.
         let length = format!("{:020}", self.lengths[at]);
-        let word = |word: &&str| word.replace(INPUT, &file).replace(WORK, &length).into();
+        let word = |word: &&str| {
+            let word = word.replace(INPUT, &file).replace(CAPTURE, &file);
+            word.replace(WORK, &length).into()
+        };
         Program {
             path: path.into(),
             arguments: words.iter().map(word).collect(),
@@ -155,6 +176,30 @@ impl Lengths {
             isa,
             says_begin: false,
         }
+    }
+}
+
+/// A capture of so many packets of applications, by `dpb net generate`: the first packets of more are the same.
+fn capture(seed: u64, packets: u64, file: &Path) -> Result<(), Failure> {
+    let broke = |why: String| Failure::check(format!("cannot make a capture: {why}"));
+    let own = find(OWN_NAME).map_err(broke)?;
+    let command = contained::tied(own.as_os_str());
+    let mut command = command.map_err(|error| broke(error.to_string()))?;
+    command.args(["net", "generate", "--quiet", "--flows=64"]);
+    command.arg("--application=today");
+    command.arg(format!("--port=capture:,{}", file.display()));
+    command.arg(format!("--packets={packets}"));
+    command.arg(format!("--size={PACKET_BYTES}"));
+    command.arg(format!("--seed={seed}"));
+    let bounds = Bounds {
+        time: CAPTURE_TIME_MAX,
+        stdout_bytes: CAPTURE_STDOUT_BYTES_MAX,
+    };
+    let ended = contained::run(command, b"", bounds).map_err(|error| broke(error.to_string()))?;
+    match ended.how {
+        How::Exited(status) if status.success() => Ok(()),
+        How::Interrupted => Err(Failure::interrupted("interrupted")),
+        how => Err(broke(format!("{how:?}: {}", ended.stderr.trim()))),
     }
 }
 
