@@ -46,8 +46,8 @@ enum Command {
     Bench(bench::Args),
     /// Run devices' tests under AddressSanitizer
     Asan,
-    /// Run core's tests under Miri
-    Miri,
+    /// Run core's tests under Miri, or those of the index's tree
+    Miri(miri::Args),
     /// Compare the scan with DuckDB on random queries, row for row
     Differential(differential::Args),
     /// How often `dpb ab` is right, on a busy machine
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Command::Install(args) => install::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Asan => asan::run(),
-        Command::Miri => miri::run(),
+        Command::Miri(args) => miri::run(&args),
         Command::Differential(args) => differential::run(&args),
         Command::Trials(args) => trials::run(&args),
         Command::Work(args) => {

@@ -1,4 +1,4 @@
-//! `cargo xtask miri`: core's buffers, lifts and versions under Miri, which sees undefined behaviour and weak memory orders.
+//! `cargo xtask miri`: core's buffers, lifts and versions under Miri, which sees undefined behaviour and weak memory orders; with `--tree` the index's tree.
 
 use std::fs::File;
 use std::io;
@@ -9,12 +9,38 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::shell;
 
-/// Runs core's tests with shrunk sizes.
-pub(crate) fn run() -> Result<()> {
+/// Whose tests.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The index's tree instead of core; what its crate depends on is compiled first, so it takes long
+    #[arg(long)]
+    tree: bool,
+}
+
+/// The packages, and the tests in them.
+const CORE: [&str; 4] = [
+    "--package=dpb-core",
+    "--features=conformance",
+    "--lib",
+    "--test=versions",
+];
+const TREE: [&str; 5] = [
+    "--package=dpb-dbmods",
+    "--lib",
+    "--",
+    "index::tree",
+    "index::tests",
+];
+
+/// Runs the tests with shrunk sizes.
+pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(why) = missing() {
         bail!("{why}");
     }
-    shell::run(&mut tests())
+    match args.tree {
+        true => shell::run(&mut tests(&TREE)),
+        false => shell::run(&mut tests(&CORE)),
+    }
 }
 
 /// The same beside other work: it keeps one core busy for minutes.
@@ -32,7 +58,7 @@ impl Aside {
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let file =
             File::create(&said).with_context(|| format!("cannot write {}", said.display()))?;
-        let mut command = tests();
+        let mut command = tests(&CORE);
         command
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
@@ -62,19 +88,10 @@ fn folder() -> PathBuf {
     shell::root().join("target/miri")
 }
 
-fn tests() -> Command {
+fn tests(of: &[&str]) -> Command {
     let mut cargo = shell::cargo_nightly();
-    cargo.env("CARGO_TARGET_DIR", folder()).args([
-        "miri",
-        "test",
-        "--package",
-        "dpb-core",
-        "--features",
-        "conformance",
-        "--lib",
-        "--test",
-        "versions",
-    ]);
+    cargo.env("CARGO_TARGET_DIR", folder());
+    cargo.args(["miri", "test"]).args(of);
     cargo
 }
 

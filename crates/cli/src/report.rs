@@ -206,6 +206,7 @@ pub fn html(records: &[Record], warnings: &[String], known: &ShownTasks) -> Stri
 fn overall(found: &Found<'_>) -> Vec<(&'static str, &'static str)> {
     let sections = [
         (!found.advice.is_empty(), ("advice", "what to move")),
+        (true, ("glance", "at a glance")),
         (!found.dpbento.is_empty(), ("dpbento", "as in dpBento")),
         (found.woo.is_some(), ("woo-chung", "as in Woo and Chung")),
         (found.ranked.is_some(), ("rank", "ranking")),

@@ -205,8 +205,8 @@ fn cost(matches: &ArgMatches) -> Cost {
     }
     if args.goal == Wanted::Pushdown {
         return Cost {
-            once: Duration::from_secs(8),
-            each_run: Duration::from_secs(1),
+            once: Duration::from_secs(15),
+            each_run: Duration::from_secs(4),
             memory_bytes: 1 << 30,
             disk_bytes: 0,
         };

@@ -41,9 +41,9 @@ pub(super) fn fragment(text: &str) -> String {
 
 /// Links to the sections.
 pub(super) fn contents(tasks: &BTreeSet<&str>, overall: &[(&str, &str)]) -> String {
-    let mut links = vec![("glance".to_owned(), "at a glance".to_owned())];
     let overall = overall.iter();
-    links.extend(overall.map(|(place, name)| ((*place).to_owned(), (*name).to_owned())));
+    let overall = overall.map(|(place, name)| ((*place).to_owned(), (*name).to_owned()));
+    let mut links: Vec<(String, String)> = overall.collect();
     links.extend(
         tasks
             .iter()
