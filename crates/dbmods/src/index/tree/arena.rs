@@ -59,25 +59,37 @@ impl<const W: usize> Arena<W> {
     /// node may be any, and may be seen before the chunk that it is in.
     #[inline(always)]
     pub(super) fn try_node(&self, number: u32) -> Option<&[AtomicU64; W]> {
-        let chunk = (self.chunks.get((number >> Self::SHIFT) as usize)?).load(Ordering::Acquire);
-        if chunk.is_null() {
-            return None;
-        }
-        // SAFETY: `ensure` stored the pointer after it had made a chunk of `NODES` nodes, which is what the mask keeps the number below. The chunk
-        // lives as long as `self`, its words are initialised, and all who have them share them as atomics.
-        Some(unsafe { &*chunk.add(number as usize & (Self::NODES - 1)) })
+        // SAFETY: the place is a node of a chunk, which lives as long as `self`. Its words are initialised, and all who have them share them as atomics.
+        self.place(number).map(|place| unsafe { &*place })
     }
 
     /// A run of nodes one behind another, from this number on. `None` if there are none such, or not in one chunk.
     #[inline(always)]
     pub(super) fn try_nodes(&self, number: u32, count: usize) -> Option<&[[AtomicU64; W]]> {
-        let first = number as usize & (Self::NODES - 1);
-        if count > Self::NODES - first {
+        if count > Self::NODES - Self::within(number) {
             return None;
         }
-        let start: *const [AtomicU64; W] = self.try_node(number)?;
-        // SAFETY: `try_node` found the chunk, and all of these lie in it. As there, they are initialised, and live as long as `self`.
-        Some(unsafe { std::slice::from_raw_parts(start, count) })
+        let place = self.place(number)?;
+        // SAFETY: all of these are nodes of one chunk, as the one of `try_node` is. The place may be used for all of the chunk, since it is no node's
+        // reference.
+        Some(unsafe { std::slice::from_raw_parts(place, count) })
+    }
+
+    /// Where a node lies. `None` if its chunk is not there.
+    #[inline(always)]
+    fn place(&self, number: u32) -> Option<*const [AtomicU64; W]> {
+        let chunk = (self.chunks.get((number >> Self::SHIFT) as usize)?).load(Ordering::Acquire);
+        if chunk.is_null() {
+            return None;
+        }
+        // SAFETY: `ensure` stored the pointer after it had made a chunk of `NODES` nodes, which is what the mask keeps the number below.
+        Some(unsafe { chunk.add(Self::within(number)) })
+    }
+
+    /// The number of a node within its chunk.
+    #[inline(always)]
+    const fn within(number: u32) -> usize {
+        number as usize & (Self::NODES - 1)
     }
 
     /// The error of more nodes than there are numbers.
