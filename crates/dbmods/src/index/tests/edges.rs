@@ -262,6 +262,7 @@ fn a_snapshot_bounds_long_values_too() {
 }
 
 /// A transaction that replaces more than versions may take succeeds where nobody reads the old ones.
+#[cfg(not(miri))]
 #[test]
 fn without_a_snapshot_versions_have_room() {
     let tree = tree(TreeOptions {
