@@ -263,6 +263,32 @@ fn a_hidden_term_widens() {
     );
 }
 
+/// Deep queues that scatter by a fifth say nothing against what is known of jobs that are alone.
+#[test]
+fn an_interval_is_of_its_own_queue() {
+    let mut records = of_engine(&PLAIN, &SIZES);
+    let deep = records
+        .iter_mut()
+        .filter(|record| record.parameters["depth"].to_string() == "64");
+    for (at, record) in deep.enumerate() {
+        let factor = if at % 2 == 0 { 1.2 } else { 1.0 / 1.2 };
+        for name in ["items_per_s", "bytes_per_s"] {
+            let runs = record.samples[name].values.iter();
+            let runs = runs.map(|rate| rate * factor).collect();
+            record.sample(name, runs);
+        }
+    }
+    let advisor = Advisor::new(side(&of_host(&SIZES)), side(&records)).expect("advice");
+    let width = |depth: u64| {
+        let found = advisor.time(true).at(&load(1, 2048, depth));
+        found.expect("inside").width()
+    };
+    assert!(width(64) > 0.3, "{}", width(64));
+    assert!(width(1) < width(64) / 2.0, "{} {}", width(1), width(64));
+    // A queue that nobody measured has the misses of all.
+    assert!(width(16) > width(1), "{} {}", width(16), width(1));
+}
+
 /// A backend whose jobs take this long, one at a time.
 fn of_times(backend: &str, sizes: &[u64], job_ns: impl Fn(&Load) -> f64) -> Vec<Record> {
     let loads = BATCHES.iter().flat_map(|&batch| {
