@@ -147,7 +147,7 @@ pub struct Args {
     /// Time that each thread works before the first run
     #[arg(long, value_name = "TIME", help_heading = RUNS, value_parser = args::duration, default_value = "5ms")]
     warm_up: Duration,
-    /// Runs of each test: half of them in a first round of all tests, half in a second; below 6 a number has no 95 % interval
+    /// Runs of each test, a third of them in each of three rounds over all sizes; below 6 a number has no 95 % interval
     #[arg(long, value_name = "COUNT", help_heading = RUNS, value_parser = args::count, default_value = "7")]
     repeat: u64,
     /// Goal pushdown: TPC-H's scale factor
@@ -223,7 +223,7 @@ fn cost(matches: &ArgMatches) -> Cost {
     let [tests, held] = [tests, held].map(|it| u32::try_from(it).unwrap_or(u32::MAX));
     let passes = u32::try_from(measure::PASSES).unwrap_or(1);
     Cost {
-        once: (passes * tests + held) * (SET_UP + args.warm_up),
+        once: passes * (tests + held) * (SET_UP + args.warm_up),
         each_run: (tests + held) * args.seconds,
         memory_bytes: 512 << 20,
         disk_bytes: 0,
@@ -424,7 +424,7 @@ impl Args {
             let side = Side::of(records);
             let side =
                 side.map_err(|why| Failure::check(format!("no advice about {name}: {why}")))?;
-            let mut first = records.iter().filter(|it| it.id == side.points[0].id);
+            let mut first = records.iter().filter(|it| it.id == side.points[0].ids[0]);
             let first = first.next().copied();
             let first = first.expect("a side's points are of its records").clone();
             Ok((side, first))

@@ -12,7 +12,7 @@ use crate::output::{Column, Table, percent};
 pub(super) const TITLE: &str = "What to move";
 
 /// Findings of a record of advice, in the order in which a reader wants them.
-const FINDINGS: [(&str, &str); 20] = [
+const FINDINGS: [(&str, &str); 21] = [
     ("verdict", "advice"),
     ("bound", "limited by"),
     ("measure_next", "measure next"),
@@ -29,6 +29,7 @@ const FINDINGS: [(&str, &str); 20] = [
     ("assumes", "assumes"),
     ("host_model", "host"),
     ("device_model", "device"),
+    ("gain_model", "gain"),
     ("would_prove_it_wrong", "would prove it wrong"),
     ("sha256", "sha256 of the predictions"),
     ("score", "measured afterwards"),

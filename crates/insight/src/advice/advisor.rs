@@ -10,7 +10,7 @@ use super::application::{Design, Profile};
 use super::decision::{Decision, Threshold, Verdict};
 use super::interval::Estimate;
 use super::load::Load;
-use super::predictor::{Predictor, Quantity};
+use super::predictor::{Gain, Predictor, Quantity};
 use super::service::Bound;
 use super::side::{Refusal, Side};
 pub use checks::{Check, Prediction, frozen, hash_of};
@@ -367,8 +367,11 @@ impl<'a> Planned<'a> {
                 .and_then(|cost| cost.at(load).ok())
         {
             let by_host = host.map(|ns| ns / load.threads as f64);
-            if by_host.value > time.value {
+            // Times were measured with the host's own part in them: it is named where it may be all of the time, and counts for itself only beyond that.
+            if by_host.value >= time.low {
                 bound = Bound::Host;
+            }
+            if by_host.value > time.high {
                 time = by_host;
             }
         }
@@ -404,18 +407,22 @@ impl<'a> Planned<'a> {
     /// The ratio of the figure that the goal is about. Where both sides' figures are their predictors' own, and no link or host limits them, the ratio has an
     /// interval of its own.
     fn gain(&self, loads: &[Load; 2], host_ns: &Estimate, device_ns: &Estimate) -> Estimate {
-        let predictors = match self.question.goal {
+        match self.own_gain(loads) {
+            Some((gain, own)) if own == [*host_ns, *device_ns] => gain.ratio,
+            _ => host_ns.over(device_ns),
+        }
+    }
+
+    /// The ratio of both sides' predictors of the figure that the goal is about, and what they say themselves.
+    fn own_gain(&self, loads: &[Load; 2]) -> Option<(Gain, [Estimate; 2])> {
+        let [host, device] = match self.question.goal {
             Goal::Cores => self.costs.each_ref().map(Option::as_ref),
             _ => [&self.advisor.host_time, &self.advisor.device_time].map(Some),
         };
-        if let [Some(host), Some(device)] = predictors
-            && host.at(&loads[0]).as_ref() == Ok(host_ns)
-            && device.at(&loads[1]).as_ref() == Ok(device_ns)
-            && let Ok(ratio) = host.over(&loads[0], device, &loads[1])
-        {
-            return ratio;
-        }
-        host_ns.over(device_ns)
+        let (host, device) = (host?, device?);
+        let own = [host.at(&loads[0]).ok()?, device.at(&loads[1]).ok()?];
+        let gain = host.over(&loads[0], device, &loads[1]).ok()?;
+        Some((gain, own))
     }
 
     /// Both figures, and the gain.
@@ -516,6 +523,13 @@ impl<'a> Planned<'a> {
             return Ok(());
         };
         let load = self.load(1, advice.batch, largest.size);
+        let loads = [self.load(0, advice.batch, largest.size), load];
+        let is_of_figures = matches!(advice.goal, Goal::Latency | Goal::Throughput | Goal::Cores);
+        if let Some((gain, own)) = self.own_gain(&loads).filter(|_| is_of_figures)
+            && own == [largest.host_ns, largest.device_ns]
+        {
+            add("gain_model", said_of_gain(&gain));
+        }
         if let Some(service) = self.advisor.device_time.service() {
             let by_item = service.item_ns + service.byte_ns * largest.size as f64;
             if by_item > 0.0 && service.job_ns > 0.0 {
@@ -643,12 +657,30 @@ fn met(at: &AtSize, limit_ns: f64) -> String {
     format!("{} B: the host {host}, the device {device}", at.size)
 }
 
-/// A predictor in a sentence, with the error of the one that lost.
-fn said_of(predictor: &Predictor) -> String {
-    let error = |error: Option<f64>| match error {
+/// A relative error in words.
+fn error(error: Option<f64>) -> String {
+    match error {
         Some(error) => format!("{:.2} %", error * 100.0),
         None => "not able to".to_owned(),
-    };
+    }
+}
+
+/// The way to a gain in a sentence, with the error of the one that lost.
+fn said_of_gain(gain: &Gain) -> String {
+    let [models, lines] = gain.errors;
+    format!(
+        "{}; left-out ratios are missed by {} (of both models) and {} (lines)",
+        match gain.is_on_lines {
+            true => "lines between measured ratios on logarithmic axes",
+            false => "the ratio of both models",
+        },
+        error(models),
+        error(lines)
+    )
+}
+
+/// A predictor in a sentence, with the error of the one that lost.
+fn said_of(predictor: &Predictor) -> String {
     let [affine, lines] = predictor.errors;
     let mut said = format!(
         "{}; left-out points are missed by {} (affine) and {} (lines)",

@@ -89,14 +89,14 @@ impl Estimate {
         }
     }
 
-    /// The same with arms that are longer by `spread`, a difference of logarithms.
+    /// The same with arms that are longer by `spread`, differences of logarithms: of the lower one, and of the upper one.
     #[must_use]
-    pub fn widened(&self, spread: f64) -> Self {
-        let arm = |ratio: f64| ratio.ln().hypot(spread).exp();
+    pub fn widened(&self, spread: [f64; 2]) -> Self {
+        let arm = |ratio: f64, spread: f64| ratio.ln().hypot(spread).exp();
         Self {
             value: self.value,
-            low: self.value / arm(self.value / self.low),
-            high: self.value * arm(self.high / self.value),
+            low: self.value / arm(self.value / self.low, spread[0]),
+            high: self.value * arm(self.high / self.value, spread[1]),
         }
     }
 

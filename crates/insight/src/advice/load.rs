@@ -1,5 +1,7 @@
 //! The load of a backend: jobs of what shape, and how many at once; and a point of it that was measured.
 
+use dpb_core::measure::statistics::median;
+
 /// The work that is asked of a backend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
@@ -58,8 +60,25 @@ pub struct Point {
     pub host_runs_ns: Vec<f64>,
     /// Bytes that an item's result has, where they were counted.
     pub bytes_out: Option<f64>,
-    /// Times of single jobs, where they were measured: HDR's format in base64.
-    pub latencies: Option<String>,
-    /// The id of the record.
-    pub id: String,
+    /// Times of single jobs, where they were measured: HDR's format in base64, one text for each record.
+    pub latencies: Vec<String>,
+    /// The ids of the records.
+    pub ids: Vec<String>,
+}
+
+impl Point {
+    /// Adds the runs of another point of the same load: both are one, and its figures are the medians of all runs. A round in which the machine was slow is then one
+    /// of several.
+    pub(super) fn add(&mut self, other: Self) {
+        debug_assert_eq!(self.load, other.load);
+        self.is_exact = self.is_exact && other.is_exact && self.job_ns == other.job_ns;
+        self.runs_ns.extend(other.runs_ns);
+        self.host_runs_ns.extend(other.host_runs_ns);
+        self.job_ns = median(&self.runs_ns).unwrap_or(self.job_ns);
+        self.host_ns = median(&self.host_runs_ns);
+        self.segment_jobs = self.segment_jobs.min(other.segment_jobs);
+        self.bytes_out = self.bytes_out.or(other.bytes_out);
+        self.latencies.extend(other.latencies);
+        self.ids.extend(other.ids);
+    }
 }

@@ -1,6 +1,6 @@
 //! Predictions for loads between points: two predictors, the one that misses left-out points by less, and its interval.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use dpb_core::measure::statistics::{median, median_ci95};
 
@@ -55,16 +55,29 @@ struct Fold {
     /// Items of a job, and bytes of an item.
     shape: (u64, u64),
     model: Option<Fitted>,
-    /// By each of the fold's points, as differences of logarithms; its jobs in flight and threads first.
-    errors: Vec<((u64, u64), Option<f64>)>,
+    points: Vec<LeftOut>,
+}
+
+/// A point that its model does not know.
+#[derive(Clone, Copy, Debug)]
+struct LeftOut {
+    load: Load,
+    /// What was measured.
+    value: f64,
+    /// By how much the model misses it, as a difference of logarithms; `None` if it predicts nothing.
+    error: Option<f64>,
 }
 
 impl Fold {
-    /// The errors at a queue, or all.
-    fn errors(&self, queue: Option<(u64, u64)>) -> impl Iterator<Item = Option<f64>> {
-        let errors = self.errors.iter();
-        let errors = errors.filter(move |(of, _)| queue.is_none_or(|queue| queue == *of));
-        errors.map(|(_, error)| *error)
+    /// The points at a queue, or all.
+    fn points(&self, queue: Option<(u64, u64)>) -> impl Iterator<Item = &LeftOut> {
+        let points = self.points.iter();
+        points.filter(move |point| queue.is_none_or(|queue| queue == queue_of(&point.load)))
+    }
+
+    /// The logarithm of what the model says of a load.
+    fn predicted(&self, load: &Load) -> Option<f64> {
+        Some(self.model.as_ref()?.of(load)?.ln())
     }
 }
 
@@ -77,7 +90,7 @@ fn queue_of(load: &Load) -> (u64, u64) {
 fn known_queue<'a>(mut folds: impl Iterator<Item = &'a Fold>, load: &Load) -> Option<(u64, u64)> {
     let queue = queue_of(load);
     folds
-        .all(|fold| fold.errors(Some(queue)).next().is_some())
+        .all(|fold| fold.points(Some(queue)).next().is_some())
         .then_some(queue)
 }
 
@@ -87,7 +100,8 @@ pub struct Predictor {
     kind: Kind,
     fitted: Fitted,
     folds: Vec<Fold>,
-    spread: f64,
+    /// Differences of logarithms below and above.
+    spread: [f64; 2],
     /// Points whose runs say no more than that they lie around zero: bytes of a job, and the longest run.
     around_zero: Vec<(f64, f64)>,
     range: Range,
@@ -135,7 +149,7 @@ impl std::fmt::Display for Silent {
 }
 
 impl Range {
-    /// The predictor that fits these points. `None` without points.
+    /// The range of these points. `None` without points.
     pub fn of(points: &[Point]) -> Option<Self> {
         let ends = |of: fn(&Load) -> u64| {
             let values = points.iter().map(|point| of(&point.load));
@@ -170,16 +184,18 @@ impl Predictor {
             let (out, rest): (Vec<&Point>, Vec<&Point>) =
                 known.iter().partition(|point| point.load.shape() == shape);
             let model = Fitted::new(&rest, kind, quantity, &value);
-            let error = |point: &&Point| {
-                let predicted = model.as_ref()?.of(&point.load)?;
-                Some((value(point)? / predicted).ln())
-            };
-            let errors = out.iter();
+            let points = out.iter().filter_map(|point| {
+                let value = value(point)?;
+                let predicted = model.as_ref().and_then(|model| model.of(&point.load));
+                Some(LeftOut {
+                    load: point.load,
+                    value,
+                    error: predicted.map(|predicted| (value / predicted).ln()),
+                })
+            });
             Fold {
                 shape,
-                errors: errors
-                    .map(|point| (queue_of(&point.load), error(point)))
-                    .collect(),
+                points: points.collect(),
                 model,
             }
         };
@@ -286,9 +302,9 @@ impl Predictor {
         let mut missed: Vec<Missed> = Vec::new();
         let queue = known_queue(self.folds.iter(), load);
         for fold in &self.folds {
-            let predicted = fold.model.as_ref().and_then(|model| model.of(load));
-            let errors = fold.errors(queue);
-            missed.extend(errors.map(|error| Some((predicted?.ln(), error?))));
+            let predicted = fold.predicted(load);
+            let points = fold.points(queue);
+            missed.extend(points.map(|point| Some((predicted?, point.error?))));
         }
         let estimate = jackknife_plus(value, &missed).widened(self.spread);
         let resolution_ns = self.resolution_ns(load);
@@ -300,14 +316,26 @@ impl Predictor {
     }
 }
 
+/// The ratio of a quantity on two sides, and how it was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gain {
+    /// The ratio.
+    pub ratio: Estimate,
+    /// True if it lies on lines between measured ratios; else it is the ratio of what both sides' predictors say.
+    pub is_on_lines: bool,
+    /// The median relative error on left-out ratios of the predictors, and of the lines; `None` for what could not predict them all.
+    pub errors: [Option<f64>; 2],
+}
+
 impl Predictor {
     /// The ratio of this quantity to another side's, each at a load of its own. Each shape of jobs that both sides measured is left out of both: what both
-    /// then miss alike, such as a curve that neither model has, is no error of their ratio. Points scatter as much as a new measurement will, and this is in what
-    /// was missed.
+    /// then miss alike, such as a curve that neither model has, or the machine's pace at the time, is no error of their ratio. Points scatter as much as a new
+    /// measurement will, and this is in what was missed. Beside the ratio of both models stand straight lines between the measured ratios, all axes being
+    /// logarithms; the one that misses left-out ratios by less is used.
     ///
     /// # Errors
     /// A load outside of what was measured, or too few shapes that both sides measured.
-    pub fn over(&self, load: &Load, other: &Self, other_load: &Load) -> Result<Estimate, Silent> {
+    pub fn over(&self, load: &Load, other: &Self, other_load: &Load) -> Result<Gain, Silent> {
         let (one, another) = (self.at(load)?, other.at(other_load)?);
         let both = self.folds.iter().filter_map(|fold| {
             let other = other.folds.iter().find(|other| other.shape == fold.shape)?;
@@ -317,37 +345,112 @@ impl Predictor {
         if both.len() < FOLDS_MIN {
             return Err(Silent::TooFew { shapes: both.len() });
         }
-        let queues = (
+        let queues = [
             known_queue(both.iter().map(|(fold, _)| *fold), load),
             known_queue(both.iter().map(|(_, fold)| *fold), other_load),
-        );
-        let mut missed: Vec<Missed> = Vec::new();
-        for (fold, other_fold) in both {
-            let of = |fold: &Fold, load: &Load| Some(fold.model.as_ref()?.of(load)?.ln());
-            let predicted = of(fold, load).zip(of(other_fold, other_load));
-            for error in fold.errors(queues.0) {
-                missed.extend(other_fold.errors(queues.1).map(|other_error| {
-                    let (one, another) = predicted?;
-                    Some((one - another, error? - other_error?))
-                }));
-            }
-        }
-        let ratio = jackknife_plus(one.value / another.value, &missed);
+        ];
+        let by_models = Some(Tried {
+            value: one.value / another.value,
+            missed: missed_by_models(&both, queues, [load, other_load]),
+        });
+        let by_lines = missed_by_lines(&both, queues, other_load);
+        let squares = |tried: &Option<Tried>| errors_of(tried.iter().flat_map(Tried::errors));
+        let found = [squares(&by_models), squares(&by_lines)];
+        let is_on_lines = match found {
+            [Some((_, models)), Some((_, lines))] => lines < models,
+            [None, Some(_)] => true,
+            _ => false,
+        };
+        let tried = match is_on_lines {
+            true => by_lines,
+            false => by_models,
+        };
+        let Tried { value, missed } = tried.ok_or(Silent::NoFit)?;
+        let ratio = jackknife_plus(value, &missed);
         let least =
             |predictor: &Self, load: &Load, value: f64| predictor.resolution_ns(load) / value;
         let (step, other_step) = (
             least(self, load, one.value),
             least(other, other_load, another.value),
         );
-        Ok(Estimate {
+        let ratio = Estimate {
             low: ratio.low * (1.0 - step).max(0.0) / (1.0 + other_step),
             high: match other_step < 1.0 {
                 true => ratio.high * (1.0 + step) / (1.0 - other_step),
                 false => f64::INFINITY,
             },
             ..ratio
+        };
+        Ok(Gain {
+            ratio,
+            is_on_lines,
+            errors: found.map(|error| error.map(|(median, _)| median)),
         })
     }
+}
+
+/// A way to a ratio: what it says, and how far it is off at left-out shapes.
+struct Tried {
+    value: f64,
+    missed: Vec<Missed>,
+}
+
+impl Tried {
+    fn errors(&self) -> impl Iterator<Item = Option<f64>> {
+        self.missed.iter().map(|one| one.map(|(_, error)| error))
+    }
+}
+
+/// What the ratio of both sides' models misses of each left-out pair of points.
+fn missed_by_models(
+    both: &[(&Fold, &Fold)],
+    queues: [Option<(u64, u64)>; 2],
+    loads: [&Load; 2],
+) -> Vec<Missed> {
+    let mut missed = Vec::new();
+    for (fold, other) in both {
+        let predicted = fold.predicted(loads[0]).zip(other.predicted(loads[1]));
+        for point in fold.points(queues[0]) {
+            missed.extend(other.points(queues[1]).map(|other_point| {
+                let (one, another) = predicted?;
+                Some((one - another, point.error? - other_point.error?))
+            }));
+        }
+    }
+    missed
+}
+
+/// The ratio on lines between measured ratios, and what lines without a shape miss of its ratios. `None` where one side was not measured at the queue that is asked
+/// about, and the other one's queue alone is an axis.
+fn missed_by_lines(
+    both: &[(&Fold, &Fold)],
+    queues: [Option<(u64, u64)>; 2],
+    other_load: &Load,
+) -> Option<Tried> {
+    let queue = Some(queues[0]?);
+    let place = |load: &Load| [load.in_flight(), load.batch, load.size];
+    let ratios = |(fold, other): &(&Fold, &Fold), of_other: Option<(u64, u64)>| {
+        let other: Vec<LeftOut> = other.points(of_other).copied().collect();
+        let own = fold.points(queue);
+        let knots = own.flat_map(move |own| {
+            let other = other.clone().into_iter();
+            other.map(move |other| (place(&other.load), own.value / other.value))
+        });
+        knots.collect::<Vec<Knot<3>>>()
+    };
+    let all: Vec<Vec<Knot<3>>> = both.iter().map(|fold| ratios(fold, None)).collect();
+    let mut missed: Vec<Missed> = Vec::new();
+    for (left_out, fold) in both.iter().enumerate() {
+        let rest = all.iter().enumerate().filter(|(at, _)| *at != left_out);
+        let rest: Vec<Knot<3>> = rest.flat_map(|(_, knots)| knots).copied().collect();
+        let predicted = curve::between(&rest, place(other_load));
+        missed.extend(ratios(fold, queues[1]).into_iter().map(|(place, ratio)| {
+            let here = curve::between(&rest, place)?;
+            Some((predicted?.ln(), (ratio / here).ln()))
+        }));
+    }
+    let value = curve::between(&all.concat(), place(other_load))?;
+    Some(Tried { value, missed })
 }
 
 impl Fitted {
@@ -413,30 +516,34 @@ fn around_zero(point: &Point) -> Option<(f64, f64)> {
 
 /// The median relative error and the mean squared one of left-out points; `None` if one could not be predicted.
 fn mean_error(folds: &[Fold]) -> Option<(f64, f64)> {
-    let errors = folds.iter().flat_map(|fold| fold.errors(None));
+    let points = folds.iter().flat_map(|fold| &fold.points);
+    errors_of(points.map(|point| point.error))
+}
+
+/// The median relative error and the mean squared one of differences of logarithms; `None` if one of them is not known.
+fn errors_of(errors: impl Iterator<Item = Option<f64>>) -> Option<(f64, f64)> {
     let errors: Vec<f64> = errors.collect::<Option<_>>()?;
     let squares: f64 = errors.iter().map(|error| error * error).sum();
     let sizes: Vec<f64> = errors.iter().map(|error| error.abs().exp_m1()).collect();
     Some((median(&sizes)?, squares / errors.len() as f64))
 }
 
-/// The spread of runs: half the width of the interval of a load's runs, as a difference of logarithms, the median over loads. Runs of one load that was
-/// measured several times are pooled; of fewer than have an interval it is the range. A single run has none.
-fn spread(points: &[&Point], quantity: Quantity) -> f64 {
-    let mut by_load: BTreeMap<(u64, u64, u64, u64), Vec<f64>> = BTreeMap::new();
-    for point in points {
-        let load = &point.load;
-        let runs = by_load.entry((load.batch, load.size, load.depth, load.threads));
-        runs.or_default().extend(match quantity {
+/// The spread of runs: how far the interval of their median reaches below and above it, as differences of logarithms, each the median over loads. Of fewer runs than
+/// have an interval it is their range; a single run has none.
+fn spread(points: &[&Point], quantity: Quantity) -> [f64; 2] {
+    let arms = points.iter().filter_map(|point| {
+        let runs = match quantity {
             Quantity::Time => &point.runs_ns,
             Quantity::HostTime => &point.host_runs_ns,
-        });
-    }
-    let halves = by_load.values().filter_map(|runs| {
-        let (low, high) = ends(runs)?;
-        (runs.len() > 1 && low > 0.0).then(|| (high / low).ln() / 2.0)
+        };
+        let ((low, high), middle) = (ends(runs)?, median(runs)?);
+        (runs.len() > 1 && low > 0.0).then(|| [(middle / low).ln(), (high / middle).ln()])
     });
-    median(&halves.collect::<Vec<f64>>()).unwrap_or(0.0)
+    let arms: Vec<[f64; 2]> = arms.collect();
+    [0, 1].map(|end| {
+        let of_end: Vec<f64> = arms.iter().map(|arms| arms[end]).collect();
+        median(&of_end).unwrap_or(0.0)
+    })
 }
 
 /// The interval of the median of runs; of too few to have one their range. `None` of nothing.

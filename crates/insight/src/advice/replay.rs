@@ -90,13 +90,16 @@ pub struct Tail {
 }
 
 impl Services {
-    /// The times in a record's histogram (`samples.latency_ns.hdr`).
+    /// The times in the histograms of records of one load (`samples.latency_ns.hdr`).
     ///
     /// # Errors
-    /// The error in it, in words.
-    pub fn of_base64(text: &str) -> Result<Self, String> {
+    /// The error in them, in words.
+    pub fn of_base64(texts: &[String]) -> Result<Self, String> {
         const DRAWN: u32 = 1000;
-        let latencies = Latencies::from_base64(text)?;
+        let mut latencies = Latencies::default();
+        for text in texts {
+            latencies.add(&Latencies::from_base64(text)?);
+        }
         if latencies.count() == 0 {
             return Err("a histogram of no jobs".to_owned());
         }
@@ -416,11 +419,11 @@ mod tests {
     fn a_histogram_is_drawn_from_as_it_is() {
         let mut latencies = Latencies::default();
         (1..=10_000u64).for_each(|ns| latencies.record(ns * 100));
-        let services = Services::of_base64(&latencies.to_base64()).expect("our own");
+        let services = Services::of_base64(&[latencies.to_base64()]).expect("our own");
         assert!((services.mean_ns() / 500_050.0 - 1.0).abs() < 0.01);
         assert!((services.median_ns() / 500_000.0 - 1.0).abs() < 0.01);
-        assert!(Services::of_base64("AAAA").is_err());
-        assert!(Services::of_base64(&Latencies::default().to_base64()).is_err());
+        assert!(Services::of_base64(&["AAAA".to_owned()]).is_err());
+        assert!(Services::of_base64(&[Latencies::default().to_base64()]).is_err());
         assert!(Services::of_times(vec![1.0, f64::NAN]).is_none());
         assert!(Services::of_times(vec![0.0]).is_none());
     }

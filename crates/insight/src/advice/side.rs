@@ -81,8 +81,8 @@ impl Side {
                 text(first, "backend").unwrap_or_default()
             ));
         }
-        let mut points = Vec::new();
-        let mut disturbed = 0;
+        let mut points: Vec<Point> = Vec::new();
+        let (mut used, mut disturbed) = (0, 0);
         // By reason: what limits a backend limits it at many loads.
         let mut without_numbers: BTreeMap<&str, u64> = BTreeMap::new();
         let executor = executor(first)?;
@@ -115,7 +115,12 @@ impl Side {
                 return refused(record, "nothing checked its results");
             }
             disturbed += u64::from(record.stability.as_ref().is_some_and(|it| it.disturbed));
-            points.push(point(record, executor)?);
+            used += 1;
+            let point = point(record, executor)?;
+            match points.iter_mut().find(|known| known.load == point.load) {
+                Some(known) => known.add(point),
+                None => points.push(point),
+            }
         }
         if points.is_empty() {
             return Err(Refusal(format!(
@@ -129,8 +134,7 @@ impl Side {
         }));
         if disturbed > 0 {
             notes.push(format!(
-                "{disturbed} of {} records of {backend} were disturbed by other work",
-                points.len()
+                "{disturbed} of {used} records of {backend} were disturbed by other work"
             ));
         }
         if let Some(note) = single_runs(&points) {
@@ -151,7 +155,8 @@ impl Side {
 
     /// The ids of its records.
     pub fn ids(&self) -> Vec<String> {
-        self.points.iter().map(|point| point.id.clone()).collect()
+        let ids = self.points.iter().flat_map(|point| &point.ids);
+        ids.cloned().collect()
     }
 
     /// Bytes of the results of a job: an item's lie on the line between those of the next smaller and the next larger items that were measured.
@@ -178,10 +183,9 @@ impl Side {
 
 /// A remark on loads of which there is one run: nobody knows by how much another would differ.
 fn single_runs(points: &[Point]) -> Option<String> {
-    let single = points.iter().filter(|point| {
-        let same = points.iter().filter(|other| other.load == point.load);
-        !point.is_exact && same.map(|other| other.runs_ns.len()).sum::<usize>() < 2
-    });
+    let single = points
+        .iter()
+        .filter(|point| !point.is_exact && point.runs_ns.len() < 2);
     match single.count() {
         0 => None,
         loads => Some(format!(
@@ -342,8 +346,11 @@ fn point(record: &Record, executor: Executor) -> Result<Point, Refusal> {
         bytes_out: counted("bytes_out")
             .zip(items)
             .map(|(bytes, items)| bytes / items),
-        latencies: latencies.and_then(|samples| samples.hdr.clone()),
-        id: record.id.clone(),
+        latencies: latencies
+            .and_then(|samples| samples.hdr.clone())
+            .into_iter()
+            .collect(),
+        ids: vec![record.id.clone()],
     })
 }
 

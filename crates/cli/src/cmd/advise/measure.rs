@@ -13,14 +13,15 @@ use crate::Globals;
 use crate::cmd::replay;
 use crate::exit::Failure;
 
-/// The number of rounds in which both sides are measured, one behind the other: only so is what a machine does from one minute to the next among the errors that
-/// intervals are made of. Each time takes its part of the runs.
-pub(super) const PASSES: u64 = 2;
+/// The number of rounds over all sizes in which both sides are measured: only so is what a machine does from one minute to the next among the errors that
+/// intervals are made of. Each round takes its part of the runs.
+pub(super) const PASSES: u64 = 3;
 
 /// The finding of a record about the machine's power while its side was measured.
 pub(super) const POWER: &str = "power";
 
-/// Both sides, over sizes and batches; the device over depths too.
+/// Both sides, over sizes and batches; the device over depths too. A size is measured on both sides before the next one is, so that a machine that changes its
+/// pace changes it for both, and their ratio stays.
 pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
     let numbers = |list: &[u64]| joined(list.iter().copied());
     let mut of_device = args.depth.0.clone();
@@ -32,17 +33,18 @@ pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
     threads.insert(args.threads);
     let both = [(args.host.as_str(), &[1u64][..]), (device, &of_device)];
     let mut records = Vec::new();
-    for (backend, depths) in (0..PASSES).flat_map(|_| both) {
+    let sizes = (0..PASSES).flat_map(|_| &args.size.0);
+    for (size, (backend, depths)) in sizes.flat_map(|size| both.map(|side| (size, side))) {
         let mut words = of_operator(args);
         words.extend(flags([
             ("backend", backend.to_owned()),
-            ("size", numbers(&args.size.0)),
+            ("size", size.to_string()),
             ("batch", numbers(&args.batches())),
             ("depth", numbers(depths)),
             ("threads", joined(threads.iter().copied())),
             ("seed", args.seed.to_string()),
         ]));
-        words.extend(runs(args, args.repeat.div_ceil(PASSES)));
+        words.extend(runs(args, in_each_pass(args)));
         words.push("--host-cpu".to_owned());
         // Only a replay needs the times of single jobs.
         if args.goal.replays() {
@@ -61,6 +63,11 @@ pub(super) fn sides(args: &Args, device: &str) -> Result<Vec<Record>, Failure> {
     Ok(records)
 }
 
+/// Runs that each round takes.
+fn in_each_pass(args: &Args) -> u64 {
+    args.repeat.div_ceil(PASSES)
+}
+
 /// A command that measures what is predicted.
 #[derive(Clone, Debug)]
 pub(super) struct Command {
@@ -69,6 +76,7 @@ pub(super) struct Command {
     batch: u64,
     depth: u64,
     threads: u64,
+    sizes: BTreeSet<u64>,
     /// Its words behind `dpb`.
     pub(super) words: Vec<String>,
 }
@@ -80,6 +88,34 @@ impl Command {
         (self.of_device, self.batch, self.depth, self.threads)
             == (one.of_device, load.batch, load.depth, load.threads)
     }
+
+    /// The words that measure one of its sizes, with the runs of one round.
+    fn at(&self, size: u64, args: &Args) -> Vec<String> {
+        let instead = flags([
+            ("size", size.to_string()),
+            ("repeat", in_each_pass(args).to_string()),
+        ]);
+        let instead = instead.iter();
+        let of_command = self.words.iter().map(|word| {
+            let name = |word: &str| word.split_once('=').map(|(name, _)| name.to_owned());
+            let mut same = instead.clone().filter(|new| name(new) == name(word));
+            same.next().unwrap_or(word).clone()
+        });
+        of_command.collect()
+    }
+}
+
+/// Measures the checks of both sides: as the sides themselves were, size by size and in rounds.
+pub(super) fn checks(args: &Args, commands: &[Command]) -> Result<[Vec<Record>; 2], Failure> {
+    let sizes: BTreeSet<u64> = commands.iter().flat_map(|it| &it.sizes).copied().collect();
+    let mut records: [Vec<Record>; 2] = [Vec::new(), Vec::new()];
+    for size in (0..PASSES).flat_map(|_| &sizes) {
+        for command in commands.iter().filter(|it| it.sizes.contains(size)) {
+            let measured = replay::again(&command.at(*size, args))?;
+            records[usize::from(command.of_device)].extend(measured);
+        }
+    }
+    Ok(records)
 }
 
 /// The commands that measure the predictions: the test of a side's own record, with other loads. Loads that differ in size alone share one.
@@ -104,7 +140,7 @@ pub(super) fn commands(
     let mut commands = Vec::new();
     for ((of_device, batch, depth, threads), sizes) in groups {
         let mut instead = flags([
-            ("size", joined(sizes.into_iter())),
+            ("size", joined(sizes.iter().copied())),
             ("batch", batch.to_string()),
             ("depth", depth.to_string()),
             ("threads", threads.to_string()),
@@ -136,6 +172,7 @@ pub(super) fn commands(
             batch,
             depth,
             threads,
+            sizes,
             words: words.into_iter().filter(is_wanted).collect(),
         });
     }
@@ -190,8 +227,8 @@ fn joined(numbers: impl Iterator<Item = u64>) -> String {
         .join(",")
 }
 
-/// The record of a load, among those of one side that were measured.
-pub(super) fn found<'a>(records: &'a [Record], load: &Load) -> Option<&'a Record> {
+/// The records of a load, among those of one side that were measured: one of each round.
+pub(super) fn found<'a>(records: &'a [Record], load: &Load) -> Vec<&'a Record> {
     let wanted = [
         ("size", load.size),
         ("batch", load.batch),
@@ -202,9 +239,10 @@ pub(super) fn found<'a>(records: &'a [Record], load: &Load) -> Option<&'a Record
         let own = record.parameters.get(name);
         own.is_some_and(|own| own.to_string() == value.to_string())
     };
-    records
+    let found = records
         .iter()
-        .find(|record| wanted.iter().all(|(name, value)| is(record, name, *value)))
+        .filter(|record| wanted.iter().all(|(name, value)| is(record, name, *value)));
+    found.collect()
 }
 
 /// The runs of a figure by job, in nanoseconds.

@@ -268,7 +268,7 @@ impl Known {
     /// Seconds of a fetch and of a scan at the storage, with intervals that are wider by the spread of the runs that they rest on.
     fn seconds(&self, selectivity: f64) -> [Estimate; 2] {
         let tables = self.alone.at(selectivity, self.link_bytes_per_s);
-        let spread = |runs: &[Ran; 2]| runs.iter().map(Ran::spread).fold(0.0, f64::max);
+        let spread = |runs: &[Ran; 2]| [runs.iter().map(Ran::spread).fold(0.0, f64::max); 2];
         [
             self.fetch
                 .at(tables.fetch())

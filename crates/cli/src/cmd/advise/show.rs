@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use dpb_core::measure::Record;
-use dpb_insight::advice::{Advice, Estimate, Goal, Score, Threshold, Verdict};
+use dpb_insight::advice::{Advice, Estimate, Goal, Score, Side, Threshold, Verdict};
 
 use super::{Answer, measure, score_line};
 use crate::output::{Column, Table, short_ns};
@@ -40,6 +40,7 @@ pub(super) fn text(answer: &Answer<'_>, score: Option<&Score>, record: &Record) 
         ("measure next", "measure_next"),
         ("host", "host_model"),
         ("device", "device_model"),
+        ("gain", "gain_model"),
         ("batch", "batch"),
         ("depth", "depth"),
         ("split", "split"),
@@ -56,14 +57,15 @@ pub(super) fn text(answer: &Answer<'_>, score: Option<&Score>, record: &Record) 
             let _ = writeln!(text, "{title}: {line}");
         }
     }
-    let ids = advisor.host.points.len() + advisor.device.points.len();
+    let [host, device] = [&advisor.host, &advisor.device].map(Side::ids);
     let _ = writeln!(
         text,
-        "rests on: {ids} records, {} to {} and {} to {}",
-        ends(&advisor.host.ids()).0,
-        ends(&advisor.host.ids()).1,
-        ends(&advisor.device.ids()).0,
-        ends(&advisor.device.ids()).1
+        "rests on: {} records, {} to {} and {} to {}",
+        host.len() + device.len(),
+        ends(&host).0,
+        ends(&host).1,
+        ends(&device).0,
+        ends(&device).1
     );
     let _ = write!(
         text,

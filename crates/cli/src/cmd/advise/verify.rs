@@ -6,7 +6,6 @@ use dpb_core::measure::{Outcome, Ratio, Record};
 use dpb_insight::advice::{Check, Decided, Estimate, Goal, Held, Metric, Score, side};
 
 use super::{Answer, Kept, measure};
-use crate::cmd::replay;
 use crate::exit::Failure;
 
 /// Measures the checks and scores them.
@@ -30,10 +29,7 @@ pub(super) fn score(answer: &Answer<'_>, kept: &mut Kept) -> Result<Score, Failu
             "there is no size between the measured ones that could be held out",
         ));
     }
-    let mut records: [Vec<Record>; 2] = [Vec::new(), Vec::new()];
-    for command in &answer.commands {
-        records[usize::from(command.of_device)].extend(replay::again(&command.words)?);
-    }
+    let records = measure::checks(answer.args, &answer.commands)?;
     for (of_device, own) in [false, true].into_iter().zip(&records) {
         for record in own {
             kept.keep(record.clone())?;
@@ -73,12 +69,18 @@ fn judge(
             load.size,
             load.in_flight()
         );
-        let record = measure::found(&records[usize::from(of_device)], load);
-        let record = record.ok_or_else(|| Failure::check(format!("{name} was not measured")))?;
-        if let Outcome::Failed { reason } | Outcome::Unsupported { reason } = &record.outcome {
-            return Err(Failure::check(format!("{name}: {reason}")));
+        let own = measure::found(&records[usize::from(of_device)], load);
+        if own.is_empty() {
+            return Err(Failure::check(format!("{name} was not measured")));
         }
-        let runs = measure::figures(record, check.metric, load.batch);
+        for record in &own {
+            if let Outcome::Failed { reason } | Outcome::Unsupported { reason } = &record.outcome {
+                return Err(Failure::check(format!("{name}: {reason}")));
+            }
+        }
+        let runs = own.iter();
+        let runs = runs.flat_map(|record| measure::figures(record, check.metric, load.batch));
+        let runs: Vec<f64> = runs.collect();
         let Some(measured) = median(&runs) else {
             return Err(Failure::check(format!(
                 "{name}: its record has no such figure"

@@ -216,7 +216,7 @@ impl Planned<'_> {
         let with_times = own
             .points
             .iter()
-            .filter(|point| point.load.in_flight() == 1 && point.latencies.is_some());
+            .filter(|point| point.load.in_flight() == 1 && !point.latencies.is_empty());
         let apart = |load: &Load| {
             let by = |one: u64, other: u64| (one as f64 / other as f64).ln().abs();
             by(load.size, alone.size) + by(load.batch, alone.batch)
@@ -228,9 +228,10 @@ impl Planned<'_> {
                 own.backend
             )));
         };
-        let text = point.latencies.as_deref().unwrap_or_default();
-        let recorded = Services::of_base64(text)
-            .map_err(|why| Refusal(format!("record {}: its histogram: {why}", point.id)))?;
+        let recorded = Services::of_base64(&point.latencies).map_err(|why| {
+            let ids = point.ids.join(", ");
+            Refusal(format!("record {ids}: its histogram: {why}"))
+        })?;
         let (time, _) = self.by_model(side, &alone)?;
         let factor = time.value / recorded.mean_ns();
         Ok(Queue {

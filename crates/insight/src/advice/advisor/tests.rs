@@ -300,6 +300,45 @@ fn of_times(backend: &str, sizes: &[u64], job_ns: impl Fn(&Load) -> f64) -> Vec<
         .collect()
 }
 
+/// Two sides of curves that no model has, and whose ratio is a straight line on logarithmic axes: from a loss of a tenth to none. Lines between measured ratios are
+/// taken, and know it to a percent; the ratio of both models is off by more.
+#[test]
+fn a_smooth_ratio_is_read_off_its_own_line() {
+    let sizes = [64, 256, 1024, 4096, 16_384, 65_536];
+    let loss = |load: &Load| 1.1 * (load.size as f64 / 64.0).powf(-0.0137);
+    let host = of_times("cpu/best", &sizes, bent);
+    let device = of_times("pool/1", &sizes, |load| loss(load) * bent(load));
+    let advisor = Advisor::new(side(&host), side(&device)).expect("advice");
+    let (host, device) = (advisor.time(false), advisor.time(true));
+    for size in [128, 512, 2048, 8192, 32_768] {
+        let load = load(1, size, 1);
+        let gain = host.over(&load, device, &load).expect("inside");
+        assert!(gain.is_on_lines, "{gain:?}");
+        assert!(gain.errors[1] < gain.errors[0], "{gain:?}");
+        let truth = 1.0 / loss(&load);
+        assert!(
+            (gain.ratio.value / truth - 1.0).abs() < 1e-3,
+            "{gain:?}, {truth}"
+        );
+        assert!(
+            gain.ratio.holds(truth) && gain.ratio.width() < 0.02,
+            "{gain:?}"
+        );
+    }
+    let advice = advisor.advise(&question(Goal::Latency)).expect("advice");
+    let said = advice
+        .findings
+        .iter()
+        .find(|(name, _)| name == "gain_model");
+    assert!(said.is_some_and(|(_, text)| text.starts_with("lines between")));
+    // Where both models are exact, their ratio is taken.
+    let (known, load) = (self::advisor(), load(1, 2048, 8));
+    let gain = known
+        .time(false)
+        .over(&load.alone(), known.time(true), &load);
+    assert!(!gain.expect("inside").is_on_lines);
+}
+
 /// Software whose curve no model has: a third more for items of a few hundred bytes.
 fn bent(load: &Load) -> f64 {
     let items = load.batch as f64;
@@ -347,7 +386,7 @@ fn what_one_side_misses_alone_is_an_error_of_the_gain() {
     assert!(!advice.checks.is_empty());
 }
 
-/// A machine that is slower by a quarter in one minute than in the next. Points of both minutes know it, points of one do not.
+/// A machine that is slower by a quarter in one minute than in the next. Runs of both minutes know it, runs of one do not. A slow minute of three changes no median.
 #[test]
 fn what_changes_between_rounds_is_in_the_interval() {
     let slow = 1.25;
@@ -374,6 +413,16 @@ fn what_changes_between_rounds_is_in_the_interval() {
     };
     assert_eq!(held(&advisor(&[1.0, slow])), 8);
     assert_eq!(held(&advisor(&[1.0])), 4);
+    let three = advisor(&[1.0, slow, 1.0]);
+    assert_eq!(held(&three), 8);
+    let point = three
+        .device
+        .points
+        .iter()
+        .find(|it| it.load == load(1, 4096, 8));
+    let point = point.expect("measured");
+    assert_eq!((point.runs_ns.len(), point.ids.len()), (21, 3));
+    assert!((point.job_ns / PLAIN.closed_loop_ns(&point.load) - 1.0).abs() < 1e-9);
 }
 
 #[test]
