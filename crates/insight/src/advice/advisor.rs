@@ -360,20 +360,14 @@ impl<'a> Planned<'a> {
     /// The time by job of a side: 0 is the host.
     fn time(&self, side: usize, load: &Load) -> Result<(Estimate, Bound), Refusal> {
         let own = [&self.advisor.host, &self.advisor.device][side];
-        let (mut time, mut bound) = self.by_model(side, load)?;
+        let (time, mut bound) = self.by_model(side, load)?;
+        // Times at this queue were measured with the host's own part in them: it adds nothing, and is named where it may be all of the time.
         if own.executor == Executor::Device
-            && let Some(host) = self.costs[side]
-                .as_ref()
-                .and_then(|cost| cost.at(load).ok())
+            && let Some(cost) = &self.costs[side]
+            && let Ok(host) = cost.at(load)
+            && host.value / load.threads as f64 >= time.low
         {
-            let by_host = host.map(|ns| ns / load.threads as f64);
-            // Times were measured with the host's own part in them: it is named where it may be all of the time, and counts for itself only beyond that.
-            if by_host.value >= time.low {
-                bound = Bound::Host;
-            }
-            if by_host.value > time.high {
-                time = by_host;
-            }
+            bound = Bound::Host;
         }
         self.over_the_link(side, load, (time, bound))
     }
