@@ -116,7 +116,13 @@ fn a_limit_is_verified_on_the_system_that_was_predicted() {
     let mut checked = 0;
     for own in predicted(&records, "op").filter(of_engine) {
         assert_eq!(number(own, "depth"), 8);
-        let same = |it: &&&Record| it.parameters == own.parameters;
+        // A round of the checks has its part of the runs.
+        let load = |it: &Record| {
+            let mut load = it.parameters.clone();
+            load.remove("repeat");
+            load
+        };
+        let same = |it: &&&Record| load(it) == load(own);
         let measured = open.iter().find(same).expect("its test was measured");
         let [said, was] = [own, measured].map(|it| it.summary["latency_ns_p99"].median);
         assert!((0.5..2.0).contains(&(was / said)), "{said} {was}");
