@@ -398,8 +398,8 @@ impl<'a> Planned<'a> {
         }
     }
 
-    /// The ratio of the figure that the goal is about. Where both sides' figures are their predictors' own, and no link or host limits them, the ratio has an
-    /// interval of its own.
+    /// The ratio of the figure that the goal is about. Where both sides' figures are their predictors' own, and no link limits them, the ratio has an interval of
+    /// its own.
     fn gain(&self, loads: &[Load; 2], host_ns: &Estimate, device_ns: &Estimate) -> Estimate {
         match self.own_gain(loads) {
             Some((gain, own)) if own == [*host_ns, *device_ns] => gain.ratio,

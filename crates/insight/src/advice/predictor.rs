@@ -353,7 +353,7 @@ impl Predictor {
             value: one.value / another.value,
             missed: missed_by_models(&both, queues, [load, other_load]),
         });
-        let by_lines = missed_by_lines(&both, queues, other_load);
+        let by_lines = by_lines_between(&both, queues, other_load);
         let squares = |tried: &Option<Tried>| errors_of(tried.iter().flat_map(Tried::errors));
         let found = [squares(&by_models), squares(&by_lines)];
         let is_on_lines = match found {
@@ -420,9 +420,9 @@ fn missed_by_models(
     missed
 }
 
-/// The ratio on lines between measured ratios, and what lines without a shape miss of its ratios. `None` where one side was not measured at the queue that is asked
-/// about, and the other one's queue alone is an axis.
-fn missed_by_lines(
+/// The ratio on lines between measured ratios, and what lines without a shape miss of its ratios. `None` where this side was not measured at the queue that is asked
+/// about: of queues only the other side's jobs in flight are an axis.
+fn by_lines_between(
     both: &[(&Fold, &Fold)],
     queues: [Option<(u64, u64)>; 2],
     other_load: &Load,
