@@ -59,6 +59,48 @@ fn advice(records: &[Record]) -> &Record {
     last
 }
 
+/// Three rounds over all sizes, each size on both sides before the next one: sides and checks alike.
+#[test]
+fn a_size_is_measured_on_both_sides_before_the_next_one() {
+    let records = records(&known(&[
+        "--size",
+        "64,1KiB,16KiB",
+        "--batch",
+        "1,4,16",
+        "--verify",
+    ]));
+    let mut order: Vec<(String, String)> = Vec::new();
+    for record in records
+        .iter()
+        .filter(|it| it.evidence.kind() == "simulated")
+    {
+        let of = |name: &str| record.parameters[name].to_string();
+        let place = (of("size"), of("backend"));
+        if order.last() != Some(&place) {
+            order.push(place);
+        }
+    }
+    let both = |size: &str| [HOST, ENGINE].map(|side| (size.to_owned(), side.to_owned()));
+    let sides = ["64", "1024", "16384"].map(both).concat();
+    let rounds: Vec<_> = std::iter::repeat_n(&sides, 3).flatten().cloned().collect();
+    assert_eq!(order[..18], rounds);
+    let checks = records
+        .iter()
+        .filter(|it| it.evidence.kind() == "simulated");
+    let checks =
+        checks.filter(|it| !["64", "1024", "16384"].contains(&&*it.parameters["size"].to_string()));
+    let mut by_load = std::collections::BTreeMap::new();
+    for record in checks {
+        let of = |name: &str| record.parameters[name].to_string();
+        let load = (of("backend"), of("size"), of("depth"));
+        *by_load.entry(load).or_insert(0) += 1;
+    }
+    assert!(
+        by_load.len() >= 4 && by_load.values().all(|&rounds| rounds == 3),
+        "{by_load:?}"
+    );
+}
+
 #[test]
 fn a_known_engine_is_found_and_predicted_to_the_nanosecond() {
     let records = records(&known(&["--verify"]));
