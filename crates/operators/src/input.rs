@@ -14,7 +14,7 @@ pub fn text(seed: u64, item_bytes: usize, count: usize) -> Input {
     let words = vocabulary(&mut random);
     let mut bytes = Vec::with_capacity(total + 16);
     while bytes.len() < total {
-        bytes.extend_from_slice(&words[rank(&mut random, words.len())]);
+        bytes.extend_from_slice(words[rank(&mut random, words.len())].letters());
         let separator: &[u8] = match random.next_u64() % 16 {
             0 => b".\n",
             1 => b", ",
@@ -31,17 +31,30 @@ pub fn text(seed: u64, item_bytes: usize, count: usize) -> Input {
     )
 }
 
-fn vocabulary(random: &mut SplitMix64) -> Vec<Vec<u8>> {
+/// A word in place: a job of one short item has a vocabulary of its own, and an allocation for each word took longer than the job.
+struct Word {
+    letters: [u8; 9],
+    len: u8,
+}
+
+impl Word {
+    fn letters(&self) -> &[u8] {
+        &self.letters[..usize::from(self.len)]
+    }
+}
+
+fn vocabulary(random: &mut SplitMix64) -> Vec<Word> {
     /// English letters, the frequent ones more often.
     const LETTERS: &[u8] = b"eeeeeetttttaaaaooooiiiinnnnssshhhrrrddlluuccmmfwygpbvk";
-    (0..4096)
-        .map(|_| {
-            let len = 2 + random.next_u64() % 8;
-            (0..len)
-                .map(|_| LETTERS[(random.next_u64() % LETTERS.len() as u64) as usize])
-                .collect()
-        })
-        .collect()
+    let mut word = || {
+        let len = 2 + (random.next_u64() % 8) as u8;
+        let mut letters = [0; 9];
+        for place in &mut letters[..usize::from(len)] {
+            *place = LETTERS[(random.next_u64() % LETTERS.len() as u64) as usize];
+        }
+        Word { letters, len }
+    };
+    (0..4096).map(|_| word()).collect()
 }
 
 /// A rank below `n`, a power of two, with a density of about 1/rank: every octave of ranks is equally likely.
