@@ -13,17 +13,21 @@ use std::time::Duration;
 use dpb_core::measure::{Outcome, Record};
 use dpb_dbmods::dbms::queries;
 use dpb_dbmods::dbms::session::{AgentAt, Engine, Opening, Said};
+use dpb_dbmods::duckdb::v2::check_version;
 use dpb_dbmods::duckdb::{Config, Database, Library};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Agent, children, csv, dpb, finish, records, runs, text, wait_until};
 
 const SF: &str = "0.01";
 
-/// The library, or a line that says why the test does not run.
+/// A library that every engine takes, or a line that says why the test does not run.
 fn library() -> Option<Library> {
-    Library::find()
-        .inspect_err(|missing| println!("skipped: {missing}"))
-        .ok()
+    let found = Library::find().map_err(|missing| missing.to_string());
+    let fit = found.and_then(|library| {
+        check_version(library.version())?;
+        Ok(library)
+    });
+    fit.inspect_err(|why| println!("skipped: {why}")).ok()
 }
 
 /// `dpb dbms` at a small scale, on two threads, once, with `more` flags.

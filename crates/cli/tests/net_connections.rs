@@ -7,7 +7,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use dpb_core::measure::{Outcome, Record};
-use support::{DPB, finish, records, text};
+use support::{DPB, cannot_be_emulated, finish, records, text};
 
 /// However late packets are offered, none is given up.
 const PATIENT: &str = "--tolerance 30 --patience 30";
@@ -246,6 +246,9 @@ done
 
 #[test]
 fn a_system_elsewhere_is_measured_through_ports() {
+    if cannot_be_emulated("rings of AF_PACKET") {
+        return;
+    }
     let namespaces = ["--user", "--map-root-user", "--net", "--mount"];
     let tried = Command::new("unshare")
         .args(namespaces)

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use dpb_core::Evidence;
 use dpb_core::measure::{Outcome, Record};
-use support::{DPB, text};
+use support::{DPB, cannot_be_emulated, text};
 use tempfile::TempDir;
 
 const NAMESPACES: [&str; 4] = ["--user", "--map-root-user", "--net", "--mount"];
@@ -143,6 +143,9 @@ for kind, count in kinds.items():
 
 /// A folder for the network's files; `None`, and a reason is printed, if something is missing here.
 fn folder(programs: &[&str]) -> Option<TempDir> {
+    if cannot_be_emulated("rings of AF_PACKET") {
+        return None;
+    }
     let tried = Command::new("unshare")
         .args(NAMESPACES)
         .args(["sh", "-c", "mount -t tmpfs tmpfs /run && ip netns add a && ip link add a0 type veth peer name b0 netns a && ip -n a link set b0 gso_max_segs 1"])

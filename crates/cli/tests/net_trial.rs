@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use dpb_core::measure::{Outcome, Record};
 use dpb_net::port::capture::Reader;
 use dpb_net::wire;
-use support::{finish, text};
+use support::{cannot_be_emulated, finish, text};
 
 fn net(words: &[&str]) -> Output {
     finish(&[&["net"], words, &["--format", "json"]].concat())
@@ -575,6 +575,9 @@ fn what_makes_no_sense_is_said_before_anything_runs() {
 /// Two ends of a cable of the kernel's, in a network namespace of our own.
 #[test]
 fn a_trial_between_two_ports_of_this_machine() {
+    if cannot_be_emulated("rings of AF_PACKET") {
+        return;
+    }
     let script = format!(
         "ip link add left type veth peer name right && \
          sysctl -qw net.ipv6.conf.left.disable_ipv6=1 net.ipv6.conf.right.disable_ipv6=1; \

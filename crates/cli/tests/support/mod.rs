@@ -73,6 +73,15 @@ pub fn make_data(sf: &str) {
     assert!(made.status.success(), "{}", text(&made.stderr));
 }
 
+/// True, and a line says so, if programs run under qemu-user, which has no `what`.
+pub fn cannot_be_emulated(what: &str) -> bool {
+    let is_emulated = std::env::var_os("DPB_QEMU").is_some();
+    if is_emulated {
+        println!("skipped: qemu-user has no {what}");
+    }
+    is_emulated
+}
+
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
