@@ -135,7 +135,7 @@ fn commands_that_fail_are_named() {
     let negative = printed(&[], "echo 1", "echo -1");
     assert!(text(&negative.stderr).contains("gives no ratio"));
     let missing = ab(&["--", "true", "--", "./not-there"]);
-    // Under qemu-user a process that starts another one is not told why it cannot; the shell's status says so.
+    // qemu-user does not tell a process that a program could not be started; the child ends with 127 instead.
     let why = match std::env::var_os("DPB_QEMU") {
         None => "there is no such program",
         Some(_) => "exit status: 127",

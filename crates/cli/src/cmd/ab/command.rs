@@ -198,7 +198,7 @@ mod tests {
             "{failed}"
         );
         let missing = Command::new(&["./not-there".to_owned()]);
-        // Under qemu-user a process that starts another one is not told why it cannot; the shell's status says so.
+        // qemu-user does not tell a process that a program could not be started; the child ends with 127 instead.
         let why = match std::env::var_os("DPB_QEMU") {
             None => "there is no such program",
             Some(_) => "exit status: 127",
