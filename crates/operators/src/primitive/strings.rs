@@ -4,10 +4,10 @@
 #![doc = include_str!("../../docs/strcat.md")]
 
 mod libc;
-#[cfg(target_arch = "x86_64")]
-mod sse42;
 #[cfg(test)]
 mod tests;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vectors;
 
 use dpb_core::{
     Batch, BatchOut, Input, JobError, Kernel, OpSpec, OutputShape, Right, SetupError, Workload,
@@ -54,7 +54,9 @@ pub(crate) const STRCAT: Entry = Entry {
 
 codes! {
     enum Code {
+        "x86_64": Avx2,
         "x86_64": Sse42,
+        "aarch64": Neon,
         Libc,
         Portable,
     }
@@ -137,20 +139,16 @@ impl Kernel for Strcat {
         // A loop for each path, so that each is small enough to be inlined.
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Code::Sse42(proof) => out.each_outcome(batch, |item, slot| {
-                let [first, second] = halves(item);
-                let joined = sse42::join(proof, first, second, slot);
-                joined
-                    .map(|bytes| bytes as u32)
-                    .ok_or(JobError::DstTooShort)
+            Code::Avx2(proof) => vectors::join_each_by_avx2(proof, batch, out),
+            #[cfg(target_arch = "x86_64")]
+            Code::Sse42(proof) => join_each(batch, out, |first, second, slot| {
+                vectors::join(proof, first, second, slot)
             }),
-            Code::Libc => out.each_outcome(batch, |item, slot| {
-                let [first, second] = halves(item);
-                let joined = libc::join(first, second, slot);
-                joined
-                    .map(|bytes| bytes as u32)
-                    .ok_or(JobError::DstTooShort)
+            #[cfg(target_arch = "aarch64")]
+            Code::Neon(proof) => join_each(batch, out, |first, second, slot| {
+                vectors::join(proof, first, second, slot)
             }),
+            Code::Libc => join_each(batch, out, libc::join),
             Code::Portable => out.each_outcome(batch, |item, slot| {
                 let joined = join(item);
                 let slot = slot.get_mut(..joined.len());
@@ -160,6 +158,20 @@ impl Kernel for Strcat {
         }
         Ok(())
     }
+}
+
+/// Joins the strings of each item by `join`, which says how many bytes it wrote, or `None` if the slot is too short.
+#[inline(always)]
+fn join_each(
+    batch: Batch<'_>,
+    out: BatchOut<'_>,
+    join: impl Fn(&[u8], &[u8], &mut [u8]) -> Option<usize>,
+) {
+    out.each_outcome(batch, |item, slot| {
+        let [first, second] = halves(item);
+        let bytes = join(first, second, slot).ok_or(JobError::DstTooShort)?;
+        Ok(bytes as u32)
+    });
 }
 
 /// The two strings of an item.

@@ -70,9 +70,9 @@ struct Size {
 
 const SIZE: Size = Size {
     writers: 2,
-    transactions: if cfg!(miri) { 8 } else { 500 },
+    transactions: if cfg!(miri) { 4 } else { 500 },
     readers: 2,
-    reads: if cfg!(miri) { 8 } else { 500 },
+    reads: if cfg!(miri) { 4 } else { 500 },
 };
 
 /// A value that says which it is in all of its parts, and whose length changes.
@@ -190,9 +190,9 @@ fn random_writes(random: &mut SplitMix64, fills: bool, number: u64) -> Vec<(u64,
     let from = random.below(KEYS as usize) as u64;
     let (count, stride) = match random.below(7) {
         0 => (1, 1),
-        1 => (40, 1),
+        1 => (if cfg!(miri) { 10 } else { 40 }, 1),
         // Numbers of values have eight bits for the keys of a transaction.
-        3 => (200, 1),
+        3 => (if cfg!(miri) { 20 } else { 200 }, 1),
         2 => (20, 31),
         _ => (6, 97),
     };

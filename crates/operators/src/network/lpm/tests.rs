@@ -44,9 +44,25 @@ fn assert_agrees<A: Address>(table: &Lpm<A>, model: &Model<A>, addresses: &[A]) 
         let table = table.clone().on(*path).expect("available");
         let mut hops = vec![[0xee; 4]; addresses.len()];
         table.lookup_batch(&wire, &mut hops, &mut scratch);
-        for ((address, right), hop) in addresses.iter().zip(&right).zip(hops) {
-            assert_eq!(u32::from_le_bytes(hop), *right, "{address} on {path}");
+        for ((address, right), hop) in addresses.iter().zip(&right).zip(&hops) {
+            assert_eq!(u32::from_le_bytes(*hop), *right, "{address} on {path}");
         }
+        // Lengths about those from which on lookups go another way.
+        let lengths = [1, 63, 64, 65, 127, 128, 255, 256, 257, 319, 320, 321];
+        let (mut wire, mut of_calls) = (&wire[..], &mut vec![[0xee; 4]; addresses.len()][..]);
+        let mut in_calls = Vec::new();
+        for len in lengths.into_iter().cycle() {
+            let len = len.min(of_calls.len());
+            let (call, later) = wire.split_at(len * A::BYTES);
+            let (found, rest) = of_calls.split_at_mut(len);
+            table.lookup_batch(call, found, &mut scratch);
+            in_calls.extend_from_slice(found);
+            if rest.is_empty() {
+                break;
+            }
+            (wire, of_calls) = (later, rest);
+        }
+        assert_eq!(in_calls, hops, "on {path}");
     }
 }
 
