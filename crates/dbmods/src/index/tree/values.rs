@@ -386,7 +386,11 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 64 }, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 2 } else { 64 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
         #[test]
         fn values_that_come_and_go_never_share_a_line(
             steps in prop::collection::vec((any::<bool>(), 0_usize..9000, any::<prop::sample::Index>()), 1..200)
