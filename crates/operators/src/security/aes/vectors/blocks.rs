@@ -237,7 +237,7 @@ impl<T: Blocks, const N: usize> Rounds<T, N> for [T::Reg; N] {
     }
 }
 
-/// Keys that are read where they lie: registers of one block need no more, and no copy is made for a short item.
+/// Keys that are read where they lie: a load fills a register of one block or of two, and where there are sixteen registers, copies of all keys would lie in memory too.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 pub(super) struct Stored<'k, const N: usize>(pub(super) &'k [[u8; 16]; N]);

@@ -6,14 +6,13 @@ use std::arch::x86_64::*;
 
 use super::TURNED;
 use crate::isa::{AesNi, VaesAvx2};
-use crate::security::aes::vectors::blocks::{Block, Blocks, Task};
-use crate::security::aes::vectors::rounds::broadcast;
+use crate::security::aes::vectors::blocks::{Block, Blocks, Stored, Task};
 
 impl Blocks for VaesAvx2 {
     const LANES: usize = 16;
 
     by_names! {
-        "avx2,vaes,vpclmulqdq,aes,pclmulqdq", 4, 4, __m256i, 2, ymm_reg, registers;
+        "avx2,vaes,vpclmulqdq,aes,pclmulqdq", 4, 4, __m256i, 2, ymm_reg, stored;
         _mm256_setzero_si256, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_broadcastsi128_si256,
         _mm256_sll_epi64, _mm256_srl_epi64, _mm256_bslli_epi128, _mm256_bsrli_epi128
     }
