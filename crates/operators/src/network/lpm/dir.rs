@@ -1,7 +1,7 @@
 //! IPv4 where two bytes decide each address: the fine table's, and for few that of a page behind it (as in DIR-24-8: Gupta, Lin and McKeown,
 //! "Routing Lookups in Hardware at Memory Access Speeds", 1998).
 //!
-//! What a lookup waits for is memory. A CPU has as many lookups under way as its reorder buffer holds instructions of, and that are few on
+//! A lookup waits for memory. A CPU has as many lookups under way as its reorder buffer holds instructions of, and that are few on
 //! a small core, so each lookup begins with a prefetch of the line of one that comes [`AHEAD`] places later. One branch depends on what a table
 //! says: whether a route of more than 24 bits counts. A short call has it in the loop. A longer one lists such addresses, and looks up a
 //! list by list, so that a wrong guess stops no other lookup.
@@ -67,13 +67,13 @@ impl<'a> View<'a> {
         prefetch(self.direct, slot(address));
     }
 
-    /// What the fine table says of an address.
+    /// The fine table's byte of an address: a hop's code, or above [`ASK`] the number of a page.
     #[inline(always)]
     fn says(&self, address: [u8; 4]) -> u8 {
         self.direct[slot(address)]
     }
 
-    /// The code of an address of which the fine table says that it has a page.
+    /// The code of an address that has a page, whose number the fine table `says`.
     #[inline(always)]
     fn code_in_page(&self, address: [u8; 4], says: u8) -> u8 {
         let root = u16::from_be_bytes([address[0], address[1]]);

@@ -41,7 +41,7 @@ impl Vectors for Avx2 {
         }
         let mut zeros = 0;
         for at in (0..BYTES).step_by(VECTOR) {
-            // SAFETY: the caller's promise; neither needs alignment.
+            // SAFETY: the caller's promise, and `Avx2` exists only where these instructions do; neither needs alignment.
             let mask = unsafe {
                 let bytes = _mm256_loadu_si256(from.add(at).cast());
                 _mm256_storeu_si256(to.add(at).cast(), bytes);
