@@ -76,8 +76,8 @@ unsafe fn by_blocks<const BYTES: usize>(proof: impl Vectors, half: &[u8], to: *m
     unsafe {
         let first_zeros = proof.copy::<BYTES>(half.as_ptr(), to);
         let last_end = match half.len() - BYTES {
-            ..=16 => last_block::<16>(proof, half, to),
-            ..=32 => last_block::<32>(proof, half, to),
+            0..=16 => last_block::<16>(proof, half, to),
+            17..=32 => last_block::<32>(proof, half, to),
             _ => last_block::<64>(proof, half, to),
         };
         let end = match first_zeros {
