@@ -1,12 +1,12 @@
 //! IPv4 where two bytes decide each address: the fine table's, and for few that of a page behind it (as in DIR-24-8: Gupta, Lin and McKeown,
 //! "Routing Lookups in Hardware at Memory Access Speeds", 1998).
 //!
-//! A lookup waits for memory. A CPU has as many lookups under way as its reorder buffer holds instructions of, and that are few on
-//! a small core, so each lookup begins with a prefetch of the line of one that comes [`AHEAD`] places later. One branch depends on what a table
-//! says: whether a route of more than 24 bits counts. A short call has it in the loop. A longer one lists such addresses, and looks up a
-//! list by list, so that a wrong guess stops no other lookup.
+//! A lookup waits for memory. A CPU has as many lookups under way as its reorder buffer holds instructions of, and a
+//! small core's holds few. So each lookup begins with a prefetch of the line of one that comes [`AHEAD`] places later. One branch depends on what a table
+//! says: whether a route of more than 24 bits counts. A short call has it in the loop. A longer one lists such addresses, and looks them
+//! up at the end of each stretch, so that a wrong guess stops no other lookup.
 //!
-//! Other methods, beside this one in turn, with tables of a million routes and calls of 32 to 524,288 addresses (measured; code for x86-64-v3 on an AMD EPYC of family 25,
+//! Other methods, beside this one in turn, with tables of a million routes and calls of 32 to 524,288 addresses (measured, in a loop outside of dpb; code for x86-64-v3 on an AMD EPYC of family 25,
 //! model 1, and an Intel Xeon of family 6, model 207). No prefetch took 1.0 to 2.0 times as long on the EPYC, and 0.9 to 1.3 on the Xeon. To prefetch the lines of pages
 //! too took 1.1 to 2.0 times as long. To ask a table of 20 bits first, which a core's own cache holds, took 0.8 to 1.4 times as long for random keys, and 2 to
 //! 3 times for keys of routes. A list in calls of up to 64 took 0.9 to 1.3 times as long. To read a page for every address takes twice the instructions.
