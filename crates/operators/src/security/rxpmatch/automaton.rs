@@ -7,6 +7,11 @@
 //!
 //! There is a state only where a payload led. Where an automaton of all rules would have too many, as those of several
 //! rules with `.*` inside, a payload still sees few. When there is no more room, states are forgotten.
+//!
+//! A table that is too large for the caches near a core is packed once payloads have been through it, and packed again when what
+//! was found since has been asked for as often as there are transitions.
+
+mod packed;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +19,8 @@ use std::sync::Arc;
 use regex_automata::nfa::thompson::{NFA, State};
 use regex_automata::util::look::Look;
 use regex_automata::util::primitives::StateID;
+
+pub(super) use packed::Packed;
 
 /// In a transition: not found yet.
 pub(super) const UNKNOWN: u32 = u32::MAX;
@@ -44,6 +51,11 @@ pub(super) struct Automaton {
     key_bytes: usize,
     bytes_max: usize,
     start: u32,
+    /// The number of transitions in the table that are not [`UNKNOWN`].
+    known: usize,
+    packed: Option<Packed>,
+    /// The number of steps since then that were not in `packed`.
+    missed: usize,
     /// The step of the threads that start before a byte of a class, by context and class.
     starts: Vec<Option<Box<Step>>>,
     scratch: Scratch,
@@ -112,6 +124,9 @@ impl Automaton {
             key_bytes: 0,
             bytes_max,
             start: 0,
+            known: 0,
+            packed: None,
+            missed: 0,
             starts: (0..CONTEXTS * classes).map(|_| None).collect(),
             scratch: Scratch::new(&program),
             program,
@@ -126,6 +141,9 @@ impl Automaton {
         self.states.clear();
         self.index.clear();
         self.key_bytes = 0;
+        self.known = 0;
+        self.packed = None;
+        self.missed = 0;
         let key = self.program.first(&mut self.scratch);
         self.start = self.add(key);
     }
@@ -150,6 +168,30 @@ impl Automaton {
         self.program.stride() - 1
     }
 
+    /// Packs the table where that is worth it.
+    pub(super) fn pack(&mut self) {
+        /// About the cache that a core has for itself on a small machine. In tests, tables are small.
+        const TABLE_BYTES_MIN: usize = if cfg!(test) { 1 } else { 256 << 10 };
+        let is_worth_it = match self.packed {
+            Some(_) => self.missed > self.known,
+            None => self.table.len() * 4 >= TABLE_BYTES_MIN,
+        };
+        if is_worth_it {
+            self.packed = Packed::of(&self.table, self.program.stride());
+            self.missed = 0;
+        }
+    }
+
+    /// The table as it was packed last.
+    pub(super) fn packed(&self) -> Option<&Packed> {
+        self.packed.as_ref()
+    }
+
+    /// Counts steps that were not in [`Self::packed`].
+    pub(super) fn miss(&mut self, steps: usize) {
+        self.missed += steps;
+    }
+
     /// The number of states.
     pub(super) fn len(&self) -> usize {
         self.states.len()
@@ -157,7 +199,8 @@ impl Automaton {
 
     /// Bytes that states take.
     pub(super) fn bytes(&self) -> usize {
-        self.table.len() * 4 + self.key_bytes
+        let packed = self.packed.as_ref().map_or(0, Packed::bytes);
+        self.table.len() * 4 + self.key_bytes + packed
     }
 
     /// Bytes that states may take.
@@ -204,17 +247,18 @@ impl Automaton {
         let from = self.states[state as usize / stride].clone();
         let key = self.step(&from, class);
         let is_special = key[1] != 0;
-        if !is_special && self.program.is_dead(&key) {
-            self.table[state as usize + class] = DEAD;
-            return Ok(DEAD);
-        }
-        let next = match self.index.get(&key) {
-            Some(next) => *next,
-            None if self.is_full() => return Err(Full),
-            None => self.add(key),
+        let entry = if !is_special && self.program.is_dead(&key) {
+            DEAD
+        } else {
+            let next = match self.index.get(&key) {
+                Some(next) => *next,
+                None if self.is_full() => return Err(Full),
+                None => self.add(key),
+            };
+            next | if is_special { SPECIAL } else { 0 }
         };
-        let entry = next | if is_special { SPECIAL } else { 0 };
         self.table[state as usize + class] = entry;
+        self.known += 1;
         Ok(entry)
     }
 

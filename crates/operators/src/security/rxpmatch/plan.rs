@@ -210,11 +210,17 @@ fn is_tame(hir: &Hir) -> bool {
     }
 }
 
+/// True if few payloads repeat `hir` for long: it consists of classes of few bytes, or each of its matches has a part that does.
 fn is_narrow(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Class(class) => bytes(class).is_some_and(|class| count(&class) <= NARROW_MAX),
         HirKind::Repetition(repetition) => is_narrow(&repetition.sub),
-        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().all(is_narrow),
+        HirKind::Concat(parts) => {
+            let is_there = |part: &Hir| part.properties().minimum_len() > Some(0);
+            parts.iter().all(is_narrow)
+                || parts.iter().any(|part| is_there(part) && is_narrow(part))
+        }
+        HirKind::Alternation(parts) => parts.iter().all(is_narrow),
         _ => true,
     }
 }

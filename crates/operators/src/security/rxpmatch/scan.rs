@@ -3,7 +3,7 @@
 
 use dpb_core::Batch;
 
-use super::automaton::{Automaton, DEAD, Full, SPECIAL, UNKNOWN};
+use super::automaton::{Automaton, DEAD, Full, Packed, SPECIAL, UNKNOWN};
 
 /// Payloads side by side.
 const LANES: usize = 8;
@@ -35,7 +35,16 @@ struct Lane<'a> {
     item: u32,
     bytes: &'a [u8],
     at: usize,
-    state: u32,
+    state: State,
+}
+
+/// A state of the automaton.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The start of its row in the table, or [`DEAD`].
+    Row(u32),
+    /// Its place among the packed ones.
+    Place(u32),
 }
 
 /// One call of [`scan`].
@@ -67,8 +76,9 @@ pub(super) fn scan(
         item: 0,
         bytes: &[],
         at: 0,
-        state: 0,
+        state: State::Row(0),
     };
+    automaton.pack();
     let mut scan = Scan {
         automaton,
         seen,
@@ -143,7 +153,7 @@ impl<'a> Scan<'a, '_> {
                     item,
                     bytes,
                     at,
-                    state,
+                    state: State::Row(state),
                 };
                 self.used += 1;
             }
@@ -184,20 +194,23 @@ impl<'a> Scan<'a, '_> {
             let left = self.lanes.map(|lane| lane.bytes.len() - lane.at);
             let steps = left.into_iter().min().expect("lanes");
             let payloads = self.lanes.map(|lane| &lane.bytes[lane.at..][..steps]);
-            let mut states = self.lanes.map(|lane| lane.state);
-            let stop = advance(
-                self.automaton.table(),
-                self.automaton.classes(),
-                &mut states,
-                &payloads,
-            );
-            let taken = stop.unwrap_or(steps);
-            self.bytes += taken * LANES;
-            for (lane, state) in self.lanes.iter_mut().zip(states) {
-                lane.state = state;
-                lane.at += taken;
-            }
-            if stop.is_none() {
+            let taken = match self.places() {
+                Some((packed, mut places)) => {
+                    let classes = self.automaton.classes();
+                    let taken = advance_packed(packed.slots(), classes, &mut places, &payloads);
+                    self.move_on(taken, places.map(State::Place));
+                    taken
+                }
+                None => {
+                    let mut rows = self.lanes.map(|lane| self.row(lane.state));
+                    let (table, classes) = (self.automaton.table(), self.automaton.classes());
+                    let taken = advance(table, classes, &mut rows, &payloads);
+                    self.move_on(taken, rows.map(State::Row));
+                    self.automaton.miss(taken);
+                    taken
+                }
+            };
+            if taken == steps {
                 return Ok(());
             }
             let mut is_over = false;
@@ -210,6 +223,37 @@ impl<'a> Scan<'a, '_> {
         }
     }
 
+    /// The packed states, and the lanes' places if all have one.
+    fn places(&self) -> Option<(&Packed, [u32; LANES])> {
+        let packed = self.automaton.packed()?;
+        let mut places = [0; LANES];
+        for (place, lane) in places.iter_mut().zip(&self.lanes) {
+            *place = match lane.state {
+                State::Place(place) => place,
+                State::Row(row) => packed.place(row)?,
+            };
+        }
+        Some((packed, places))
+    }
+
+    /// The row of a state.
+    fn row(&self, state: State) -> u32 {
+        match (state, self.automaton.packed()) {
+            (State::Row(row), _) => row,
+            (State::Place(place), Some(packed)) => packed.row(place),
+            (State::Place(_), None) => unreachable!("places are given up with what is packed"),
+        }
+    }
+
+    /// All lanes have taken so many steps.
+    fn move_on(&mut self, taken: usize, states: [State; LANES]) {
+        self.bytes += taken * LANES;
+        for (lane, state) in self.lanes.iter_mut().zip(states) {
+            lane.state = state;
+            lane.at += taken;
+        }
+    }
+
     /// Takes one lane to its end.
     fn alone(&mut self, lane: usize) -> Result<(), TooManyStates> {
         loop {
@@ -217,7 +261,7 @@ impl<'a> Scan<'a, '_> {
                 bytes, at, state, ..
             } = self.lanes[lane];
             let (table, classes) = (self.automaton.table(), self.automaton.classes());
-            let mut state = state;
+            let mut state = self.row(state);
             let mut taken = 0;
             for byte in &bytes[at..] {
                 let entry = table[state as usize + usize::from(classes[usize::from(*byte)])];
@@ -228,7 +272,7 @@ impl<'a> Scan<'a, '_> {
                 taken += 1;
             }
             self.bytes += taken;
-            self.lanes[lane].state = state;
+            self.lanes[lane].state = State::Row(state);
             self.lanes[lane].at += taken;
             if at + taken == bytes.len() || self.go(lane)? {
                 return Ok(());
@@ -238,11 +282,16 @@ impl<'a> Scan<'a, '_> {
 
     /// Takes a lane over its next byte. Whether the payload's end is reached, or no rule has hope.
     fn go(&mut self, lane: usize) -> Result<bool, TooManyStates> {
-        let Lane { bytes, at, .. } = self.lanes[lane];
-        let class = self.automaton.classes()[usize::from(bytes[at])];
-        self.enter(lane, usize::from(class))?;
+        let Lane {
+            bytes, at, state, ..
+        } = self.lanes[lane];
+        let class = usize::from(self.automaton.classes()[usize::from(bytes[at])]);
+        match self.next(state, class) {
+            Some(place) => self.lanes[lane].state = State::Place(place),
+            None => self.enter(lane, class)?,
+        }
         let lane = &mut self.lanes[lane];
-        lane.at = if lane.state == DEAD {
+        lane.at = if lane.state == State::Row(DEAD) {
             bytes.len()
         } else {
             at + 1
@@ -250,28 +299,40 @@ impl<'a> Scan<'a, '_> {
         Ok(lane.at == bytes.len())
     }
 
+    /// The place where a state that has one leads by a column, if that is packed.
+    fn next(&self, state: State, class: usize) -> Option<u32> {
+        match state {
+            State::Row(_) => None,
+            State::Place(place) => self.automaton.packed()?.next(place, class),
+        }
+    }
+
     /// Takes a lane by a column, behind whose byte it is yet to move. Its state is [`DEAD`] then if no rule has hope.
     fn enter(&mut self, lane: usize, class: usize) -> Result<(), TooManyStates> {
-        let state = self.lanes[lane].state;
-        let mut entry = self.automaton.table()[state as usize + class];
+        let mut row = self.row(self.lanes[lane].state);
+        let mut entry = self.automaton.table()[row as usize + class];
         while entry == UNKNOWN {
-            // Making room moves the lane's own state too.
-            match self.automaton.find(self.lanes[lane].state, class) {
+            match self.automaton.find(row, class) {
                 Ok(found) => entry = found,
-                Err(Full) => self.make_room()?,
+                // Making room moves the lane's own state too.
+                Err(Full) => {
+                    self.make_room()?;
+                    row = self.row(self.lanes[lane].state);
+                }
             }
         }
-        let state = if entry == DEAD {
-            DEAD
-        } else {
-            entry & !SPECIAL
-        };
-        self.lanes[lane].state = state;
-        if entry & SPECIAL == 0 || state == DEAD {
+        if entry == DEAD {
+            self.lanes[lane].state = State::Row(DEAD);
+            return Ok(());
+        }
+        let row = entry & !SPECIAL;
+        self.lanes[lane].state = State::Row(row);
+        if entry & SPECIAL == 0 {
+            self.automaton.miss(1);
             return Ok(());
         }
         let Lane { item, at, .. } = self.lanes[lane];
-        for &pattern in self.automaton.matched(state) {
+        for &pattern in self.automaton.matched(row) {
             if self.seen.put(lane, pattern) {
                 self.hits.push(Hit {
                     item,
@@ -280,8 +341,8 @@ impl<'a> Scan<'a, '_> {
                 });
             }
         }
-        if self.automaton.is_dead(state) {
-            self.lanes[lane].state = DEAD;
+        if self.automaton.is_dead(row) {
+            self.lanes[lane].state = State::Row(DEAD);
         }
         Ok(())
     }
@@ -293,17 +354,26 @@ impl<'a> Scan<'a, '_> {
         if self.gives_up && self.bytes < self.automaton.len() * STEPS_PER_STATE {
             return Err(TooManyStates);
         }
-        let lanes = self.lanes[..self.used].iter_mut();
-        let lanes: Vec<_> = lanes
-            .filter(|lane| lane.state != DEAD)
-            .map(|lane| (self.automaton.key(lane.state), lane))
-            .collect();
+        let mut keys = Vec::with_capacity(LANES);
+        for lane in 0..self.used {
+            let row = self.row(self.lanes[lane].state);
+            if row != DEAD {
+                keys.push((lane, self.automaton.key(row)));
+            }
+        }
         self.automaton.forget();
-        for (key, lane) in lanes {
-            lane.state = self.automaton.state(key);
+        for (lane, key) in keys {
+            self.lanes[lane].state = State::Row(self.automaton.state(key));
         }
         self.bytes = 0;
         Ok(())
+    }
+
+    /// True if nothing matches at the end of a payload that ends in `state`.
+    fn ends_quietly(&self, state: State) -> bool {
+        let end = self.automaton.end_class();
+        let is_known = state == State::Row(DEAD) || self.next(state, end).is_some();
+        is_known || self.automaton.table()[self.row(state) as usize + end] & SPECIAL == 0
     }
 
     /// Ends the payloads that are through, and closes the gaps.
@@ -318,7 +388,7 @@ impl<'a> Scan<'a, '_> {
                 lane += 1;
                 continue;
             }
-            if state != DEAD && self.automaton.table()[state as usize + end] & SPECIAL != 0 {
+            if !self.ends_quietly(state) {
                 self.enter(lane, end)?;
             }
             self.used -= 1;
@@ -331,34 +401,76 @@ impl<'a> Scan<'a, '_> {
     }
 }
 
-/// Takes each state over its payload, all equally long. Stops where one has more to do: the number of the step, before
-/// which the states are.
-// Not inlined, so that what lies in registers does not depend on the caller. Inlined, an item of 1 KiB of the rules `ips` took 5 % more CPU
-// time on an AMD EPYC with AVX-512 (Zen 5; `dpb op rxpmatch --backend cpu/tables --size 1KiB --host-cpu`, four turns).
+/// Takes each state, the start of a row, over its payload, all equally long. Stops where one has more to do: the number of steps
+/// that all have taken.
+// Not inlined, so that what lies in registers does not depend on the caller.
 #[inline(never)]
 fn advance(
     table: &[u32],
     classes: &[u8; 256],
     states: &mut [u32; LANES],
     payloads: &[&[u8]; LANES],
-) -> Option<usize> {
-    let steps = payloads[0].len();
-    assert!(payloads.iter().all(|payload| payload.len() == steps));
+) -> usize {
+    steps(states, payloads, |state, byte| {
+        let entry = table[state as usize + usize::from(classes[usize::from(byte)])];
+        (entry, entry & SPECIAL)
+    })
+}
+
+/// The same, of places.
+#[inline(never)]
+fn advance_packed(
+    slots: &[u32],
+    classes: &[u8; 256],
+    places: &mut [u32; LANES],
+    payloads: &[&[u8]; LANES],
+) -> usize {
+    steps(places, payloads, |place, byte| {
+        let class = u32::from(classes[usize::from(byte)]);
+        let slot = slots[(place + class) as usize];
+        (slot >> 8, (slot ^ class) & 0xff)
+    })
+}
+
+/// Takes the states on by `step`, which gives the next state, and bits that are not zero where there is more to be done.
+#[inline(always)]
+fn steps(
+    states: &mut [u32; LANES],
+    payloads: &[&[u8]; LANES],
+    step: impl Fn(u32, u8) -> (u32, u32),
+) -> usize {
+    /// Bytes of each payload that are copied together: from one place, so that the payloads' addresses take no registers.
+    const BLOCK: usize = 16;
+    let len = payloads[0].len();
+    assert!(payloads.iter().all(|payload| payload.len() == len));
     let mut current = *states;
-    for step in 0..steps {
-        let mut entries = [0; LANES];
-        let mut any = 0;
-        for lane in 0..LANES {
-            let class = classes[usize::from(payloads[lane][step])];
-            entries[lane] = table[current[lane] as usize + usize::from(class)];
-            any |= entries[lane];
+    let mut at = 0;
+    let mut block = [[0; BLOCK]; LANES];
+    while at < len {
+        let size = BLOCK.min(len - at);
+        for (block, payload) in block.iter_mut().zip(payloads) {
+            match payload[at..].first_chunk() {
+                Some(bytes) => *block = *bytes,
+                None => block[..size].copy_from_slice(&payload[at..]),
+            }
         }
-        if any & SPECIAL != 0 {
-            *states = current;
-            return Some(step);
+        #[allow(clippy::needless_range_loop, reason = "a byte of each block")]
+        for i in 0..size {
+            let mut next = [0; LANES];
+            let mut more = 0;
+            for lane in 0..LANES {
+                let (state, bits) = step(current[lane], block[lane][i]);
+                next[lane] = state;
+                more |= bits;
+            }
+            if more != 0 {
+                *states = current;
+                return at + i;
+            }
+            current = next;
         }
-        current = entries;
+        at += size;
     }
     *states = current;
-    None
+    len
 }

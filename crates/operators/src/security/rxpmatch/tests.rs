@@ -377,9 +377,30 @@ fn automata_that_grow_are_divided_and_forgotten() {
     let (_, oracle) = &mut kernels(&rules)[0];
     let right = found(&mut **oracle, &items);
     assert!(right.iter().any(|found| found.len() > 3));
-    for bytes_max in [0, 50_000, 1 << 20] {
+    for bytes_max in [0, 50_000, 400_000, 1 << 20] {
         let kernel = &mut live(Engine::new(&rules).with_bytes_max(bytes_max), &rules);
-        assert_eq!(found(&mut **kernel, &items), right, "{bytes_max}");
+        // Some, then all: what was found by then is packed, the rest is found beside it, and is packed in its turn.
+        for count in [13, 40, 40, 40] {
+            let found = found(&mut **kernel, &items[..count]);
+            assert_eq!(found, right[..count], "{bytes_max}, {count}");
+        }
+    }
+}
+
+/// A rule is apart from the others only if it goes on over whatever comes.
+#[test]
+fn rules_that_few_payloads_stay_in_are_not_apart() {
+    for (rule, groups) in [
+        ("(?:%u[0-9A-Fa-f]{4}){8}", 1),
+        ("(?:[0-9A-Fa-f]{2}:){5,8}", 1),
+        ("a.{0,4}b", 1),
+        ("(?:a.*b){2}", 2),
+        ("(?:[0-9A-Fa-f]{4}){8}", 2),
+        ("(?:%?[0-9A-Fa-f]){8}", 2),
+        ("a.{0,40}b", 2),
+    ] {
+        let rules = read(&format!("1:/abc/\n2:/{rule}/\n")).expect(rule);
+        assert_eq!(plan::Plan::new(&rules).groups().len(), groups, "{rule}");
     }
 }
 
