@@ -13,6 +13,8 @@ const RUSTFLAGS: &str = "-Zsanitizer=address -Clink-args=-rdynamic";
 /// switch is not the program's to share.
 const C_FLAGS: &str =
     "-fsanitize=address -static-libasan --param=asan-use-after-return=0 -fno-omit-frame-pointer";
+/// Operators do the work of few jobs here, and compiling them takes five times as long with what `[profile.dev]` asks for.
+const OPERATORS: &str = "profile.dev.package.dpb-operators.opt-level=0";
 /// Tests of queues, buffers and devices that end, break, hang or are dropped.
 const ENDS: [&str; 5] = ["lane", "order", "any_time", "unplugged", "wedged"];
 /// What leaks on purpose: buffers that a device which does not answer may still write to.
@@ -39,6 +41,7 @@ fn test(names: &[&str], run: impl Fn(&mut Command) -> Result<()>) -> Result<()> 
     std::fs::write(&leaks, LEAKS)?;
     let mut cargo = shell::cargo_nightly();
     cargo
+        .args(["--config", OPERATORS])
         // With a target, the flags are not for build scripts.
         .args(["test", "--no-fail-fast", "--package", "dpb-accel"])
         .args(["--lib", "--tests", "--target", &shell::nightly_host()?])

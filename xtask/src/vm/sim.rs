@@ -325,15 +325,21 @@ fn image(kernel: &Kernel) -> Result<Image> {
     Ok(image)
 }
 
-/// The program under test.
+/// The program under test. With `all_is_built` it is what `cargo test --workspace` has built: for `cargo build` the crates have other
+/// features, and would be built once more.
 fn dpb(all_is_built: bool) -> Result<PathBuf> {
     let mut cargo = shell::cargo();
-    cargo.arg("build");
-    match all_is_built {
-        true => cargo.arg("--workspace"),
-        false => cargo.args(["-p", "dpb-cli"]),
+    let kinds: &[&str] = match all_is_built {
+        true => {
+            cargo.args(["test", "--workspace"]);
+            &["bin", "test"]
+        }
+        false => {
+            cargo.args(["build", "-p", "dpb-cli", "--bin", "dpb"]);
+            &["bin"]
+        }
     };
-    let built = programs::build(cargo.args(["--bin", "dpb"]), &["bin"])?;
+    let built = programs::build(&mut cargo, kinds)?;
     let dpb = built.into_iter().find(|program| program.name == "dpb");
     Ok(dpb.context("cargo built no dpb")?.path)
 }

@@ -355,15 +355,16 @@ pub fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
     let mut seen = Vec::new();
     let mut done = 0;
     for test in &tests {
-        if interrupt::is_set() {
-            break;
-        }
         let (record, samples) = args.simulate(test, globals, &mut || {
             done += 1;
             progress.set(done, &test.system);
         })?;
         results.keep(record)?;
         seen.push(samples);
+        // Not before the test: what was asked for has a record that says so, however early the interrupt came.
+        if interrupt::is_set() {
+            break;
+        }
     }
     drop(progress);
     if let (Format::Table | Format::Markdown, [only]) = (globals.format(), seen.as_slice()) {
