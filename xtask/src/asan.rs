@@ -13,7 +13,7 @@ const RUSTFLAGS: &str = "-Zsanitizer=address -Clink-args=-rdynamic";
 /// switch is not the program's to share.
 const C_FLAGS: &str =
     "-fsanitize=address -static-libasan --param=asan-use-after-return=0 -fno-omit-frame-pointer";
-/// Operators do the work of few jobs here, and compiling them takes five times as long with what `[profile.dev]` asks for.
+/// Operators have few jobs here, and with what `[profile.dev]` asks for they take minutes more to compile.
 const OPERATORS: &str = "profile.dev.package.dpb-operators.opt-level=0";
 /// Tests of queues, buffers and devices that end, break, hang or are dropped.
 const ENDS: [&str; 5] = ["lane", "order", "any_time", "unplugged", "wedged"];

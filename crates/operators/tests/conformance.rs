@@ -1,6 +1,7 @@
 //! Every backend of this crate passes core's suite, judged by the portable path.
 
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dpb_core::conformance::{Counting, Remembered, Suite};
 use dpb_core::cpu_level::Level;
@@ -22,8 +23,20 @@ const WHOLE_IN_POOLS: [&str; 4] = ["crc32c", "aes-gcm", "inflate", "lpm4"];
 fn assert_conforms(backends: &[Cpu], entry: &Entry, case: &Case) {
     let workload = entry.workload(case).expect("its own spec");
     let workload = Remembered::new(&*workload);
-    let assert = |backend| assert_one_conforms(backend, entry, case, &workload);
-    backends.par_iter().for_each(assert);
+    assert_each(backends, |backend| {
+        assert_one_conforms(backend, entry, case, &workload);
+    });
+}
+
+/// Checks all beside each other. Says what failed on the thread of the test: what others print goes to whichever test started them.
+fn assert_each<T: Sync>(all: &[T], check: impl Fn(&T) + Sync) {
+    let failure = |one| {
+        let failed = catch_unwind(AssertUnwindSafe(|| check(one))).err()?;
+        let text = failed.downcast::<String>();
+        Some(text.map_or_else(|_| "a panic without words".to_owned(), |text| *text))
+    };
+    let failures: Vec<String> = all.par_iter().filter_map(failure).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// Runs the whole suite on each path. What chooses among these where a level is hidden, and what spreads them over threads, computes as they
@@ -67,7 +80,7 @@ fn every_operator_on_every_backend() {
     let backends = backends();
     // Where a level is hidden, what has no path for an instruction set runs as it does without.
     let has_path = |entry: &Entry| entry.paths.iter().any(|path| !path.is_available());
-    registry::OPERATORS.par_iter().for_each(|entry| {
+    assert_each(registry::OPERATORS, |entry| {
         if Level::is_masked() && !has_path(entry) {
             return;
         }
@@ -99,7 +112,7 @@ fn sessions_on_every_backend() {
         "aes-xts",
         "hmac-sha256",
     ];
-    names.par_iter().for_each(|name| {
+    assert_each(&names, |name| {
         let entry = registry::find(name).expect("registered");
         let case = entry.case("sessions=5").expect("in its domain");
         assert_conforms(&backends(), entry, &case);

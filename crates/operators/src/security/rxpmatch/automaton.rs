@@ -8,8 +8,8 @@
 //! There is a state only where a payload led. Where an automaton of all rules would have too many, as those of several
 //! rules with `.*` inside, a payload still sees few. When there is no more room, states are forgotten.
 //!
-//! A table that is too large for the caches near a core is packed once payloads have been through it, and packed again when what
-//! was found since has been asked for as often as there are transitions.
+//! A table that is too large for the caches near a core is packed once payloads have been through it, and again when a sixteenth more has
+//! been found.
 
 mod packed;
 
@@ -53,9 +53,9 @@ pub(super) struct Automaton {
     start: u32,
     /// The number of transitions in the table that are not [`UNKNOWN`].
     known: usize,
+    /// The number of them when the table was packed last.
+    known_packed: usize,
     packed: Option<Packed>,
-    /// The number of steps since then that were not in `packed`.
-    missed: usize,
     /// The step of the threads that start before a byte of a class, by context and class.
     starts: Vec<Option<Box<Step>>>,
     scratch: Scratch,
@@ -126,7 +126,7 @@ impl Automaton {
             start: 0,
             known: 0,
             packed: None,
-            missed: 0,
+            known_packed: 0,
             starts: (0..CONTEXTS * classes).map(|_| None).collect(),
             scratch: Scratch::new(&program),
             program,
@@ -143,7 +143,7 @@ impl Automaton {
         self.key_bytes = 0;
         self.known = 0;
         self.packed = None;
-        self.missed = 0;
+        self.known_packed = 0;
         let key = self.program.first(&mut self.scratch);
         self.start = self.add(key);
     }
@@ -168,28 +168,22 @@ impl Automaton {
         self.program.stride() - 1
     }
 
-    /// Packs the table where that is worth it.
+    /// Packs the table if that is worth it, and only after something was found: payloads like those before allocate nothing.
     pub(super) fn pack(&mut self) {
         /// About the cache that a core has for itself on a small machine. In tests, tables are small.
         const TABLE_BYTES_MIN: usize = if cfg!(test) { 1 } else { 256 << 10 };
-        let is_worth_it = match self.packed {
-            Some(_) => self.missed > self.known,
-            None => self.table.len() * 4 >= TABLE_BYTES_MIN,
-        };
-        if is_worth_it {
+        /// To pack takes about as long as to find this share of what is packed.
+        const NEW_SHARE: usize = 16;
+        let is_large = self.table.len() * 4 >= TABLE_BYTES_MIN;
+        if is_large && self.known - self.known_packed > self.known_packed / NEW_SHARE {
             self.packed = Packed::of(&self.table, self.program.stride());
-            self.missed = 0;
+            self.known_packed = self.known;
         }
     }
 
     /// The table as it was packed last.
     pub(super) fn packed(&self) -> Option<&Packed> {
         self.packed.as_ref()
-    }
-
-    /// Counts steps that were not in [`Self::packed`].
-    pub(super) fn miss(&mut self, steps: usize) {
-        self.missed += steps;
     }
 
     /// The number of states.

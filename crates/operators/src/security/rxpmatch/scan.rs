@@ -78,7 +78,6 @@ pub(super) fn scan(
         at: 0,
         state: State::Row(0),
     };
-    automaton.pack();
     let mut scan = Scan {
         automaton,
         seen,
@@ -88,7 +87,9 @@ pub(super) fn scan(
         bytes: 0,
         gives_up,
     };
-    scan.run(batch, items)
+    scan.run(batch, items)?;
+    automaton.pack();
+    Ok(())
 }
 
 impl Seen {
@@ -206,7 +207,6 @@ impl<'a> Scan<'a, '_> {
                     let (table, classes) = (self.automaton.table(), self.automaton.classes());
                     let taken = advance(table, classes, &mut rows, &payloads);
                     self.move_on(taken, rows.map(State::Row));
-                    self.automaton.miss(taken);
                     taken
                 }
             };
@@ -328,7 +328,6 @@ impl<'a> Scan<'a, '_> {
         let row = entry & !SPECIAL;
         self.lanes[lane].state = State::Row(row);
         if entry & SPECIAL == 0 {
-            self.automaton.miss(1);
             return Ok(());
         }
         let Lane { item, at, .. } = self.lanes[lane];
