@@ -8,8 +8,8 @@
 //! There is a state only where a payload led. Where an automaton of all rules would have too many, as those of several
 //! rules with `.*` inside, a payload still sees few. When there is no more room, states are forgotten.
 //!
-//! A table that is too large for the caches near a core is packed once payloads have been through it, and again when a sixteenth more has
-//! been found.
+//! A table that is too large for the caches near a core is packed once payloads have been through it, and again when it has grown by a
+//! quarter.
 
 mod packed;
 
@@ -172,8 +172,8 @@ impl Automaton {
     pub(super) fn pack(&mut self) {
         /// About the cache that a core has for itself on a small machine. In tests, tables are small.
         const TABLE_BYTES_MIN: usize = if cfg!(test) { 1 } else { 256 << 10 };
-        /// To pack takes about as long as to find this share of what is packed.
-        const NEW_SHARE: usize = 16;
+        /// A table that has grown by a quarter is packed again: finding what it has takes longer than that.
+        const NEW_SHARE: usize = 4;
         let is_large = self.table.len() * 4 >= TABLE_BYTES_MIN;
         if is_large && self.known - self.known_packed > self.known_packed / NEW_SHARE {
             self.packed = Packed::of(&self.table, self.program.stride());

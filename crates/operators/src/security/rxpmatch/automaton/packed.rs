@@ -16,7 +16,7 @@ const CLASSES_MAX: usize = 255;
 const FREE: u32 = u32::MAX;
 /// The most slots, of which there are no more than entries of the table: a slot has 24 bits for a place.
 const SLOTS_MAX: usize = 1 << 24;
-/// Of a place where no state begins.
+/// In `rows`: no state begins at this place.
 const NONE: u32 = u32::MAX;
 
 /// Transitions that lead to a state and have nothing else to be done.
@@ -53,12 +53,13 @@ impl Packed {
         let mut states: Vec<(Vec<u8>, u32)> =
             table.chunks_exact(stride).map(classes).zip(0..).collect();
         states.sort_by_key(|(classes, _)| Reverse(classes.len()));
+        let magnitude = |(classes, _): &(Vec<u8>, u32)| classes.len().checked_ilog2();
         let mut packing = Packing {
             is_taken: Vec::new(),
             rows: Vec::new(),
             places: vec![0; states.len()],
         };
-        for alike in states.chunk_by(|a, b| a.0.len() == b.0.len()) {
+        for alike in states.chunk_by(|a, b| magnitude(a) == magnitude(b)) {
             packing.put(alike, stride);
         }
         let Packing { rows, places, .. } = packing;
@@ -106,7 +107,7 @@ impl Packed {
 }
 
 impl Packing {
-    /// Puts states with the same number of classes in the first gaps that they fit in.
+    /// Puts states with about the same number of classes in the first gaps that they fit in.
     fn put(&mut self, states: &[(Vec<u8>, u32)], stride: usize) {
         // What one of these did not fit in, the next one seldom does.
         let mut from = 0;
