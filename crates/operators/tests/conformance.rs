@@ -28,7 +28,8 @@ fn assert_conforms(backends: &[Cpu], entry: &Entry, case: &Case) {
     });
 }
 
-/// Checks all beside each other. Says what failed on the thread of the test: what others print goes to whichever test started them.
+/// Checks all beside each other. Failures are told on the thread of the test: what a thread of rayon's prints goes to whichever test
+/// started it.
 fn assert_each<T: Sync>(all: &[T], check: impl Fn(&T) + Sync) {
     let failure = |one| {
         let failed = catch_unwind(AssertUnwindSafe(|| check(one))).err()?;

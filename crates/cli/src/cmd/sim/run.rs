@@ -361,7 +361,7 @@ pub fn run(args: &Args, globals: &Globals) -> Result<(), Failure> {
         })?;
         results.keep(record)?;
         seen.push(samples);
-        // Not before the test: what was asked for has a record that says so, however early the interrupt came.
+        // Looked for after a test: the first has a record of the interrupt, however early that came.
         if interrupt::is_set() {
             break;
         }
