@@ -12,8 +12,6 @@ use crate::isa;
 use crate::security::rxpmatch::Hyperscan;
 #[cfg(feature = "deflate")]
 use crate::storage::deflate::IsaL;
-#[cfg(feature = "snappy")]
-use crate::storage::snappy::LibSnappy;
 
 /// [`Implementation`] and its lists from one table.
 macro_rules! implementations {
@@ -122,8 +120,6 @@ implementations! {
     LibLz4 = "liblz4" needs "lz4",
     /// The library snap.
     Snap = "snap" needs "snappy",
-    /// The library Snappy of its authors; found at run time.
-    LibSnappy = "libsnappy" needs (LibSnappy),
     /// The library Hyperscan, or Vectorscan, which chooses its instruction sets itself; found at run time.
     Hyperscan = "hyperscan" needs (Hyperscan),
 }
@@ -250,7 +246,6 @@ macro_rules! without {
 }
 without!(Hyperscan, "rxpmatch");
 without!(IsaL, "deflate");
-without!(LibSnappy, "snappy");
 
 impl Implementation {
     /// The first of `paths`, sorted best first, that this CPU has, but for one that CPUs of its maker are slower on than on the next: such a

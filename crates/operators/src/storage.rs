@@ -1,6 +1,6 @@
 //! Operators that stored data needs.
 
-#[cfg(all(test, any(feature = "deflate", feature = "snappy")))]
+#[cfg(all(test, feature = "deflate"))]
 mod c;
 #[cfg(feature = "crc")]
 pub mod crc64;
@@ -43,7 +43,7 @@ fn each(
 
 /// The version in the name of the file of a library that is loaded, as in `2.0.30` of `libisal.so.2.0.30`: for libraries that do not say
 /// theirs. `start` is the name up to it.
-#[cfg(any(feature = "deflate", feature = "snappy"))]
+#[cfg(feature = "deflate")]
 fn version_of_loaded(start: &str) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let version = maps.lines().find_map(|line| {

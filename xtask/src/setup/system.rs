@@ -45,7 +45,7 @@ const PARTS: &[Part] = &[
     Part("verbs", Header("infiniband/verbs.h"), &["libibverbs-dev"], "their declarations are not compared"),
     Part("RDMA connections", Header("rdma/rdma_cma.h"), &["librdmacm-dev"], "their declarations are not compared"),
     Part("ISA-L", Header("isa-l/igzip_lib.h"), &["libisal-dev"], "a path of deflate and a peer are left out"),
-    Part("Snappy", Header("snappy-c.h"), &["libsnappy-dev"], "a peer is left out, and a path of snappy if it is 1.2 or later"),
+    Part("Snappy", Header("snappy-c.h"), &["libsnappy-dev"], "a peer is left out"),
     Part("OpenSSL", Header("openssl/evp.h"), &["libssl-dev"], "a peer is left out, and ciphers of DOCA's stand-in"),
     Part("command openssl", Program(&["openssl"]), &["openssl"], "public keys are not exchanged with it"),
     Part("zlib", Header("zlib.h"), &["zlib1g-dev"], "DOCA's stand-in does not compress"),

@@ -5,14 +5,12 @@
 //!
 #![doc = include_str!("../../docs/snappy.md")]
 
-mod library;
 mod portable;
+mod words;
 
 use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec};
 use snap::Error;
 use snap::raw::{Decoder, Encoder, max_compress_len};
-
-pub use library::LibSnappy;
 
 use super::each;
 use super::streams::{Decode, Encode, Streams};
@@ -27,16 +25,7 @@ pub(crate) const SNAPPY: Entry = Entry {
     source: "format_description.txt of Snappy, 2011-10-05",
     peers: &["snap", "snappy"],
     paths: Snappy::PATHS,
-    libraries: &[
-        (
-            Implementation::LibSnappy,
-            Library {
-                name: "snappy",
-                version: LibSnappy::version,
-            },
-        ),
-        SNAP,
-    ],
+    libraries: &[SNAP],
     documentation: include_str!("../../docs/snappy.md"),
     ..Entry::of::<spec::Snappy>(
         |_, path| Ok(Box::new(Snappy::new(path)?)),
@@ -100,8 +89,8 @@ pub struct Unsnappy {
 /// A queue's memory for the encoder.
 #[derive(Debug)]
 pub enum EncoderScratch {
-    /// The library Snappy, which keeps nothing between items.
-    LibSnappy(LibSnappy),
+    /// Our own encoder's table.
+    Words(Box<words::Table>),
     /// The library snap's encoder.
     Snap(Box<Encoder>),
     /// The portable encoder's table.
@@ -111,7 +100,7 @@ pub enum EncoderScratch {
 impl Snappy {
     /// The paths there are, best first.
     pub const PATHS: &'static [Implementation] = &[
-        Implementation::LibSnappy,
+        Implementation::Words,
         Implementation::Snap,
         Implementation::Portable,
     ];
@@ -119,13 +108,10 @@ impl Snappy {
     /// Makes the operator on the code path `path`.
     ///
     /// # Errors
-    /// If there is no such path, or its library is not installed.
+    /// If there is no such path.
     pub fn new(path: Implementation) -> Result<Self, SetupError> {
         let path = path.among("snappy", Self::PATHS)?;
-        match path.is_available() {
-            true => Ok(Self { path }),
-            false => Err(path.missing("snappy", Self::PATHS)),
-        }
+        Ok(Self { path })
     }
 }
 
@@ -153,9 +139,7 @@ impl Kernel for Snappy {
 
     fn scratch(&self) -> EncoderScratch {
         match self.path {
-            Implementation::LibSnappy => {
-                EncoderScratch::LibSnappy(LibSnappy::detect().expect("`new` has found it"))
-            }
+            Implementation::Words => EncoderScratch::Words(Box::new([0; _])),
             Implementation::Snap => EncoderScratch::Snap(Box::new(Encoder::new())),
             _ => EncoderScratch::Portable(Box::new([0; _])),
         }
@@ -179,7 +163,7 @@ impl Kernel for Snappy {
             // The libraries know no bound above this.
             _ if max_compress_len(item.len()) == 0 => Err(JobError::TooLong),
             EncoderScratch::Portable(table) => portable::encode(item, slot, table),
-            EncoderScratch::LibSnappy(library) => library.encode(item, slot),
+            EncoderScratch::Words(seen) => words::encode(item, slot, seen),
             EncoderScratch::Snap(encoder) => encoder
                 .compress(item, slot)
                 .map_err(|_| JobError::DstTooShort),
@@ -221,6 +205,18 @@ fn decode(item: &[u8], slot: &mut [u8]) -> Result<usize, JobError> {
         Error::BufferTooSmall { .. } => JobError::DstTooShort,
         _ => JobError::Malformed,
     })
+}
+
+/// Writes a plain length to the front of `slot`; says how many bytes it takes, at most ten.
+fn put_plain_len(mut len: usize, slot: &mut [u8]) -> usize {
+    let mut bytes = 0;
+    while len >= 0x80 {
+        slot[bytes] = len as u8 | 0x80;
+        bytes += 1;
+        len >>= 7;
+    }
+    slot[bytes] = len as u8;
+    bytes + 1
 }
 
 /// The plain length in front of `item`, and what follows it: seven bits a byte, lowest first.

@@ -13,12 +13,8 @@ const LIBRARY: &str = "library";
 const DEVICE: &str = "device";
 
 /// The paths of operators whose library is found at run time, and how to have it.
-const PATHS: [(Implementation, &str); 3] = [
+const PATHS: [(Implementation, &str); 2] = [
     (Implementation::IsaL, "`apt-get install libisal2`"),
-    (
-        Implementation::LibSnappy,
-        "`apt-get install libsnappy1v5` on Debian 13 or later",
-    ),
     (
         Implementation::Hyperscan,
         "`apt-get install libhyperscan5`, or libvectorscan5",

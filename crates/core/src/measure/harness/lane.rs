@@ -374,12 +374,16 @@ impl<'a> Lane<'a> {
         }
         self.counts.polls_empty += 1;
         waiting.polls += 1;
-        let is_patient = if self.bench.plan.mode == Mode::HostCpu {
+        let is_host_cpu = self.bench.plan.mode == Mode::HostCpu;
+        if is_host_cpu {
             self.cpu.spend();
-            // Giving the core away costs CPU time too.
-            !waiting.polls.is_multiple_of(SPINS)
         } else {
             std::hint::spin_loop();
+        }
+        let is_patient = if is_host_cpu || self.bench.is_virtual {
+            // Giving the core away costs CPU time too; and a model needs many polls, each of which would wait for a busy machine.
+            !waiting.polls.is_multiple_of(SPINS)
+        } else {
             waiting.polls <= SPINS
         };
         if is_patient {

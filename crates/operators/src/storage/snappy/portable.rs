@@ -3,7 +3,7 @@
 
 use dpb_core::JobError;
 
-use super::plain_len;
+use super::{plain_len, put_plain_len};
 use crate::storage::Out;
 
 /// The plain bytes of `item`, if there are at most `bytes_max`.
@@ -83,12 +83,10 @@ pub(super) fn encode(plain: &[u8], slot: &mut [u8], table: &mut Table) -> Result
 }
 
 impl Out<'_> {
-    fn plain_len(&mut self, mut len: usize) -> Result<(), JobError> {
-        while len >= 0x80 {
-            self.push(&[len as u8 | 0x80])?;
-            len >>= 7;
-        }
-        self.push(&[len as u8])
+    fn plain_len(&mut self, len: usize) -> Result<(), JobError> {
+        let mut bytes = [0; 10];
+        let count = put_plain_len(len, &mut bytes);
+        self.push(&bytes[..count])
     }
 
     fn literals(&mut self, literals: &[u8]) -> Result<(), JobError> {

@@ -7,7 +7,6 @@ use dpb_core::Input;
 
 use super::*;
 use crate::input;
-use crate::storage::c;
 
 /// The output of both decoders for an item, in a slot of `slot_bytes` bytes.
 fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
@@ -27,33 +26,9 @@ fn encoded(plain: &[u8]) -> Vec<Vec<u8>> {
     let len = Encoder::new().compress(plain, &mut slot).expect("room");
     let snap = slot[..len].to_vec();
     let len = portable::encode(plain, &mut slot, &mut [0; _]).expect("room");
-    let mut all = vec![snap, slot[..len].to_vec()];
-    match LibSnappy::load() {
-        Some(library) => {
-            let len = library.encode(plain, &mut slot).expect("room");
-            all.push(slot[..len].to_vec());
-        }
-        None => println!("skipped: no libsnappy.so.1; apt-get install libsnappy1v5"),
-    }
-    all
-}
-
-/// The declaration beside the library's header.
-#[test]
-fn the_library_s_declaration_agrees_with_its_header() {
-    const CLAIMS: &str = "#include <snappy-c.h>
-_Static_assert(SNAPPY_OK == 0 && SNAPPY_BUFFER_TOO_SMALL == 2 && sizeof(snappy_status) == sizeof(int), \"status\");
-_Static_assert(_Generic(&snappy_compress, snappy_status (*)(const char *, size_t, char *, size_t *): 1, default: 0), \"function\");
-";
-    match c::compiles("#include <snappy-c.h>\n", CLAIMS) {
-        Some(agreed) => agreed.unwrap_or_else(|why| panic!("{why}")),
-        None => println!("skipped: no header or no compiler; apt-get install libsnappy-dev gcc"),
-    }
-    if let Some(library) = LibSnappy::load() {
-        let short = library.encode(&[1; 100], &mut [0; 20]);
-        assert_eq!(short, Err(JobError::DstTooShort));
-        assert!(LibSnappy::version().starts_with("1."));
-    }
+    let portable = slot[..len].to_vec();
+    let len = words::encode(plain, &mut slot, &mut [0; _]).expect("room");
+    vec![snap, portable, slot[..len].to_vec()]
 }
 
 #[test]
@@ -125,7 +100,10 @@ fn slots_that_are_too_short_refuse() {
     let plain = input::text(1, 3000, 1).bytes;
     let right = portable::encode(&plain, &mut [0; 4000], &mut [0; _]).expect("room");
     for slot_bytes in [0, 1, 10, right - 1] {
-        let short = portable::encode(&plain, &mut vec![0; slot_bytes], &mut [0; _]);
+        let slot = &mut vec![0; slot_bytes];
+        let short = portable::encode(&plain, slot, &mut [0; _]);
+        assert_eq!(short, Err(JobError::DstTooShort), "{slot_bytes}");
+        let short = words::encode(&plain, slot, &mut [0; _]);
         assert_eq!(short, Err(JobError::DstTooShort), "{slot_bytes}");
     }
 }
@@ -145,6 +123,20 @@ proptest! {
         }
         let _ = decoded(&item, slot_bytes);
         let _ = decoded(&item[..cut.index(item.len() + 1)], slot_bytes);
+    }
+
+    #[test]
+    fn whatever_repeats_comes_back(
+        parts in prop::collection::vec((any::<u8>(), 1usize..5, 1usize..300), 0..40),
+        padding in 0usize..70_000,
+    ) {
+        let mut plain = vec![1; padding];
+        for (start, distance, count) in parts {
+            plain.extend((0..count).map(|i| start.wrapping_add((i % (3 * distance)) as u8)));
+        }
+        for item in encoded(&plain) {
+            assert_eq!(decoded(&item, plain.len()).as_ref(), Ok(&plain));
+        }
     }
 
     #[test]
