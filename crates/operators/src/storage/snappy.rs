@@ -160,7 +160,7 @@ impl Kernel for Snappy {
         scratch: &mut EncoderScratch,
     ) -> Result<(), JobError> {
         each(batch, out, |item, slot| match scratch {
-            // The libraries know no bound above this.
+            // Here the library snap refuses too: its bound of the stream's length does not fit 32 bits.
             _ if max_compress_len(item.len()) == 0 => Err(JobError::TooLong),
             EncoderScratch::Portable(table) => portable::encode(item, slot, table),
             EncoderScratch::Words(seen) => words::encode(item, slot, seen),

@@ -43,6 +43,8 @@ impl Lane<'_> {
             self.queue.submit(&mut staged);
             let home = self.queue.poll(&mut self.done);
             if home > 0 {
+                // Also where nothing is left to wait for: the next silence is not this one's.
+                waiting = Waiting::default();
                 let home_ns = clock.now_ns() - started_ns;
                 for completion in &self.done[self.done.len() - home..] {
                     let waited_ns = home_ns - intended_ns[completion.job.tag as usize];

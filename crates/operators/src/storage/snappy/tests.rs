@@ -20,20 +20,38 @@ fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
     right
 }
 
-/// The output of each path for `plain`, the first always here.
-fn encoded(plain: &[u8]) -> Vec<Vec<u8>> {
-    let mut slot = vec![0; compressed_bytes_max(plain.len())];
-    let len = Encoder::new().compress(plain, &mut slot).expect("room");
-    let snap = slot[..len].to_vec();
-    let len = portable::encode(plain, &mut slot, &mut [0; _]).expect("room");
-    let portable = slot[..len].to_vec();
-    let len = words::encode(plain, &mut slot, &mut [0; _]).expect("room");
-    vec![snap, portable, slot[..len].to_vec()]
+/// The output of each encoder for `plain`: snap's, the portable one's, ours.
+fn encoded(plain: &[u8]) -> [Vec<u8>; 3] {
+    // A slot of its own for each, so that none leaves what another one fails to write.
+    let stream = |encode: &mut dyn FnMut(&mut [u8]) -> usize| {
+        let mut slot = vec![0xa5; compressed_bytes_max(plain.len())];
+        let len = encode(&mut slot);
+        slot.truncate(len);
+        slot
+    };
+    [
+        stream(&mut |slot| Encoder::new().compress(plain, slot).expect("room")),
+        stream(&mut |slot| portable::encode(plain, slot, &mut [0; _]).expect("room")),
+        stream(&mut |slot| words::encode(plain, slot, &mut [0; _]).expect("room")),
+    ]
+}
+
+/// What each encoder makes of `plain` decodes to it, on both decoders.
+fn assert_comes_back(plain: &[u8]) {
+    for item in encoded(plain) {
+        assert!(
+            decoded(&item, plain.len()).as_deref() == Ok(plain),
+            "{} bytes",
+            plain.len()
+        );
+    }
 }
 
 #[test]
 fn ours_comes_back_here_and_in_another_implementation() {
-    for len in (0..70).chain([255, 256, 257, 1000, 4097, 65_535, 65_536, 65_537, 200_001]) {
+    for len in (0..70).chain([
+        255, 256, 257, 1000, 4097, 65_535, 65_536, 65_537, 200_001, 2_097_153,
+    ]) {
         let periods = (0..len)
             .map(|at| (at % (1 + at / 500 % 20)) as u8)
             .collect();
@@ -50,6 +68,83 @@ fn ours_comes_back_here_and_in_another_implementation() {
                 }
             }
         }
+    }
+}
+
+/// By the format's description: a repeat in three bytes, one in two, and no place looked up with fewer than `MARGIN` bytes behind.
+#[test]
+fn streams_of_our_own_by_hand() {
+    let ours = |plain: &[u8]| encoded(plain)[2].clone();
+    assert_eq!(ours(&[7; 16]), [16, 0, 7, 2 | 14 << 2, 1, 0]);
+    let mut plain = vec![7; 12];
+    plain.extend(10..20);
+    let right = [22, 0, 7, 1 | 7 << 2, 1, 9 << 2];
+    assert_eq!(ours(&plain), [&right[..], &plain[12..]].concat());
+    assert_eq!(ours(&[7; 15]), [&[15, 14 << 2][..], &[7; 15]].concat());
+    assert_eq!(ours(&[]), [0]);
+}
+
+#[test]
+fn our_streams_are_no_longer_than_those_of_the_library() {
+    for len in [1000, 4096, 65_536, 300_000] {
+        let [snap, _, ours] = encoded(&input::text(1, len, 1).bytes);
+        let bound = snap.len() + snap.len() / 200;
+        assert!(ours.len() <= bound, "{len}: {} {}", ours.len(), snap.len());
+    }
+}
+
+/// Four bytes and more that come again at each place near the end of a block.
+#[test]
+fn repeats_at_the_end_come_back() {
+    for len in (16..80).chain([1024, 1025, 4096, 65_536, 65_536 + 16, 65_536 + 1025]) {
+        let noise = Input::random(5, len, 1).bytes;
+        for start in len.saturating_sub(24).max(5)..=len - 4 {
+            for from in [0, 1, start - 4] {
+                let mut plain = noise.clone();
+                let count = (len - start).min(start - from);
+                plain.copy_within(from..from + count, start);
+                assert_comes_back(&plain);
+            }
+        }
+    }
+}
+
+/// Both forms of a repeat, and where one is cut in two.
+#[test]
+fn repeats_of_all_lengths_come_back_from_near_and_far() {
+    for offset in [200, 2047, 2048, 2049, 65_400] {
+        for count in [4, 5, 11, 12, 59, 60, 61, 64, 65, 67, 68, 69, 128, 132, 190] {
+            let head = Input::random(6, count, 1).bytes;
+            let mut plain = vec![9];
+            plain.extend(&head);
+            // One long repeat up to where the other one begins, so that this place is looked up.
+            plain.resize(1 + offset, 0);
+            plain.extend(&head);
+            plain.extend(Input::random(7, 20, 1).bytes);
+            assert_comes_back(&plain);
+        }
+    }
+}
+
+/// Literals of all lengths with a repeat behind them.
+#[test]
+fn literals_of_all_lengths_come_back() {
+    for count in (1..70).chain([255, 256, 257, 258, 1000]) {
+        let mut plain = Input::random(8, count, 1).bytes;
+        plain.extend([3; 100]);
+        plain.extend(Input::random(9, count, 1).bytes);
+        assert_comes_back(&plain);
+    }
+}
+
+#[test]
+fn what_a_table_says_of_an_item_is_forgotten_at_the_next() {
+    let mut table = [0; _];
+    for len in [100_000, 50, 1000, 3000, 20, 70_000, 200] {
+        let plain = input::text(len as u64, len, 1).bytes;
+        let mut slot = vec![0xa5; compressed_bytes_max(len)];
+        let stream = words::encode(&plain, &mut slot, &mut table).expect("room");
+        assert_eq!(slot[..stream], encoded(&plain)[2]);
     }
 }
 
@@ -103,9 +198,12 @@ fn slots_that_are_too_short_refuse() {
         let slot = &mut vec![0; slot_bytes];
         let short = portable::encode(&plain, slot, &mut [0; _]);
         assert_eq!(short, Err(JobError::DstTooShort), "{slot_bytes}");
-        let short = words::encode(&plain, slot, &mut [0; _]);
-        assert_eq!(short, Err(JobError::DstTooShort), "{slot_bytes}");
     }
+    let slot = &mut vec![0; compressed_bytes_max(plain.len())];
+    assert!(words::encode(&plain, slot, &mut [0; _]).is_ok());
+    slot.pop();
+    let short = words::encode(&plain, slot, &mut [0; _]);
+    assert_eq!(short, Err(JobError::DstTooShort));
 }
 
 proptest! {
@@ -116,7 +214,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
         slot_bytes in 0usize..5000,
     ) {
-        let mut item = encoded(&input::text(2, len, 1).bytes).swap_remove(0);
+        let [mut item, ..] = encoded(&input::text(2, len, 1).bytes);
         for (at, byte) in changes {
             let at = at.index(item.len());
             item[at] = byte;
@@ -134,9 +232,7 @@ proptest! {
         for (start, distance, count) in parts {
             plain.extend((0..count).map(|i| start.wrapping_add((i % (3 * distance)) as u8)));
         }
-        for item in encoded(&plain) {
-            assert_eq!(decoded(&item, plain.len()).as_ref(), Ok(&plain));
-        }
+        assert_comes_back(&plain);
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! The encoder on any CPU, with words of 64 bits: as Snappy's own finds repeats, greedily, by a table of the places at which four bytes were
-//! seen last.
+//! Our own encoder, for any CPU. Like Snappy's it looks for repeats greedily, by a table that says for each hash of four bytes where such bytes
+//! were seen last.
 //!
 //! A block is at most 64 KiB, so that two bytes say any place in it. Where nothing repeats, ever fewer places are looked up: after 32 in vain
-//! every second one, and so on. The last bytes of a block are literals, so that eight bytes can be read wherever one is looked up.
+//! every second one, and so on. No place near the end of a block is looked up, so that twelve bytes can be read from each that is.
 //!
-//! Time goes into branches that a CPU guesses wrong, one or two an element. So the two forms of a repeat are both made, and one is chosen;
+//! Most time goes into branches that a CPU guesses wrong, one or two an element. So the two forms of a repeat are both made, and one is chosen;
 //! literals are copied in one piece of a length that the compiler knows; and eight bytes are compared at once.
-//! Other methods, timed beside this one (measured, in a loop outside of dpb, on an AMD EPYC of family 25, model 1, x86-64 without AVX): to look up all of 64
-//! places, and only then to ask which of them repeat, has hardly a wrong guess, but 0.7 to 0.8 times the speed, for inside of repeats nothing need be looked up.
+//!
+//! Another method was slower: to look up all of 64 places first, and then to ask which of them repeat. Hardly a branch is guessed wrong there, but inside of
+//! repeats nothing need be looked up. It had 0.7 to 0.8 times the speed (measured, in a loop outside of dpb, on an AMD EPYC of family 25, model 1).
 
 #![allow(unsafe_code)]
 
@@ -17,7 +18,7 @@ use super::{compressed_bytes_max, put_plain_len};
 
 /// Plain bytes that are encoded by themselves.
 const BLOCK: usize = 1 << 16;
-/// The last bytes of a block, of which none is looked up.
+/// At least so many bytes follow each place that is looked up, its own included.
 const MARGIN: usize = 15;
 const HASH_BITS: u32 = 14;
 
@@ -27,7 +28,7 @@ pub(super) type Table = [u16; 1 << HASH_BITS];
 /// Encodes `plain` into `slot`; says how many bytes.
 ///
 /// # Errors
-/// [`JobError::DstTooShort`] if the slot has fewer bytes than the longest stream of so many.
+/// [`JobError::DstTooShort`] if the slot has fewer than [`compressed_bytes_max`] bytes.
 pub(super) fn encode(plain: &[u8], slot: &mut [u8], seen: &mut Table) -> Result<usize, JobError> {
     if slot.len() < compressed_bytes_max(plain.len()) {
         return Err(JobError::DstTooShort);
@@ -44,7 +45,7 @@ pub(super) fn encode(plain: &[u8], slot: &mut [u8], seen: &mut Table) -> Result<
     Ok(len)
 }
 
-/// Writes the elements of a block behind the first `len` bytes of `slot`; says how many bytes there are then, as do those below.
+/// Writes the elements of a block behind the first `len` bytes of `slot`; says how many bytes there are then. So do all functions below that write.
 // Lengths are handed on and given back, so that none has to be in memory.
 #[inline(always)]
 fn elements<const BITS: u32>(
@@ -53,7 +54,7 @@ fn elements<const BITS: u32>(
     mut len: usize,
     seen: &mut Table,
 ) -> usize {
-    // So all that it says from now on is places that were looked up here, or the first one.
+    // From here on it has only places before the one that is looked up: the first of the block, or one that was entered below.
     seen[..1 << BITS].fill(0);
     // Where the literals begin that are not written yet.
     let mut start = 0;
@@ -67,10 +68,10 @@ fn elements<const BITS: u32>(
                 if at > limit {
                     break 'block;
                 }
-                // SAFETY: at most `limit`.
+                // SAFETY: `at` is at most `limit`, so it has `MARGIN` bytes.
                 let four = unsafe { word(block, at) };
                 from = usize::from(std::mem::replace(&mut seen[hash::<BITS>(four)], at as u16));
-                // SAFETY: a place before this one, as `seen` has no others.
+                // SAFETY: `seen` has only places before `at`, which have more bytes.
                 if unsafe { word(block, from) } == four {
                     break;
                 }
@@ -80,7 +81,7 @@ fn elements<const BITS: u32>(
             len = literals(block, start, at, slot, len);
             // Repeats often follow one another.
             loop {
-                // SAFETY: `at` is at most `limit`, and `from` is before it.
+                // SAFETY: `at` is at most `limit`, so it has `MARGIN` bytes; `from` is before it.
                 let count = unsafe { same(block, from, at) };
                 len = repeats(at - from, count, slot, len);
                 at += count;
@@ -88,12 +89,12 @@ fn elements<const BITS: u32>(
                 if at >= limit {
                     break 'block;
                 }
-                // SAFETY: below `limit`.
+                // SAFETY: `at` is below `limit`, so the place before it has more than `MARGIN` bytes.
                 let eight = unsafe { long(block, at - 1) };
                 seen[hash::<BITS>(eight as u32)] = (at - 1) as u16;
                 let four = (eight >> 8) as u32;
                 from = usize::from(std::mem::replace(&mut seen[hash::<BITS>(four)], at as u16));
-                // SAFETY: as above.
+                // SAFETY: `seen` has only places before `at`, which have more bytes than it.
                 if unsafe { word(block, from) } != four {
                     next = at + 1;
                     break;
@@ -116,7 +117,7 @@ fn hash<const BITS: u32>(four: u32) -> usize {
 #[inline(always)]
 fn literals(block: &[u8], start: usize, end: usize, slot: &mut [u8], len: usize) -> usize {
     let (count, rest) = (end - start, &block[start..]);
-    // Copies of a known length take no call; what is copied behind the literals is written over.
+    // Copies of a known length take no call. What is copied behind the literals lies in the slot, and is no part of the stream unless it is written over.
     if count <= 16 && rest.len() >= 16 {
         short::<16>(rest, count, slot, len)
     } else if count <= 60 && rest.len() >= 64 {

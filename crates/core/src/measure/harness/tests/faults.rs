@@ -16,13 +16,19 @@ enum Then {
     Nothing,
     /// Takes one and never gives it back; cannot be dropped.
     Silence,
+    /// Takes one, and carries it out when it has been polled for long.
+    Late,
 }
+
+/// More than are made before the core is offered to others.
+const LATE_POLLS: u32 = 300;
 
 struct FailingQueue {
     inner: Box<dyn Queue>,
     works: u64,
     then: Then,
-    undone: Vec<Job>,
+    undone: VecDeque<Job>,
+    polls: u32,
 }
 
 impl Operator for Failing {
@@ -43,7 +49,8 @@ impl Operator for Failing {
             inner: self.inner.clone().open(depth)?,
             works: self.works,
             then: self.then,
-            undone: Vec::new(),
+            undone: VecDeque::new(),
+            polls: 0,
         }))
     }
 }
@@ -67,6 +74,13 @@ impl Queue for FailingQueue {
 
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
         let before = done.len();
+        if self.then == Then::Late && !self.undone.is_empty() {
+            self.polls += 1;
+            if self.polls == LATE_POLLS {
+                self.polls = 0;
+                self.inner.submit(&mut self.undone);
+            }
+        }
         self.inner.poll(done);
         if self.then == Then::Nothing {
             let result = Ok(());
@@ -168,6 +182,34 @@ fn a_wedged_device_is_a_failure_and_is_left_alone() {
             );
         }
     }
+}
+
+/// One job at a time, between which there is nothing to wait for: each wait is short, and all together are not.
+#[test]
+fn a_device_that_answers_is_not_wedged_however_long_the_run() {
+    let sum = Sum {
+        calls: AtomicU64::new(0),
+        wrong_at: u64::MAX,
+    };
+    let backend = Only {
+        clock: Box::new(WallClock::default()),
+        operator: Arc::new(Failing {
+            inner: Arc::new(Inline::new(sum, spec(), LIMITS)),
+            works: 0,
+            then: Then::Late,
+        }),
+    };
+    let mut plan = plan(Mode::Open { jobs_per_s: 1e3 });
+    plan.depth = NonZeroU32::MIN;
+    plan.seconds = Duration::from_millis(2500);
+    plan.repeat = 1;
+    plan.silence = Duration::from_secs(1);
+    let never = AtomicBool::new(false);
+    let measured = measure(&backend, &inputs(), &sums(), &plan, &never);
+    let polls = measured.expect("nothing was wrong").runs[0]
+        .counts
+        .polls_empty;
+    assert!(polls > u64::from(LATE_POLLS), "{polls}");
 }
 
 #[test]
