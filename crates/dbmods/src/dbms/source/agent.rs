@@ -50,6 +50,9 @@ impl From<ClientError> for AgentError {
     }
 }
 
+/// How often a connection is made anew for a question.
+const ANEW: u32 = 2;
+
 /// TPC-H's tables at an agent.
 pub struct AgentSource {
     connect: Connect,
@@ -132,34 +135,47 @@ impl AgentSource {
         self.asked(|client| client.usage(reset_peak))
     }
 
-    /// Asks on a connection that no scan has, and keeps it unless it broke. One that has broken since it was kept is made anew.
+    /// Asks on a connection that no scan has, and keeps it unless it broke. One that has broken since it was kept is made anew, and so is one that breaks
+    /// then: an agent that is being ended still takes a connection, and only the next one finds nobody there.
     fn asked<T>(
         &self,
         ask: impl Fn(&mut Client) -> Result<T, ClientError>,
     ) -> Result<T, AgentError> {
-        let mut client = self.client()?;
-        let mut answer = ask(&mut client);
-        if matches!(answer, Err(ClientError::Wire { .. })) {
-            client = open(&self.connect, self.capabilities, &self.pace)?;
-            answer = ask(&mut client);
+        let mut client = self.client();
+        let mut more = ANEW;
+        loop {
+            let asked = client.map(|mut client| {
+                let answer = ask(&mut client);
+                (client, answer)
+            });
+            let (client_of_answer, answer) = match asked {
+                Err(ClientError::Wire { .. }) | Ok((_, Err(ClientError::Wire { .. })))
+                    if more > 0 =>
+                {
+                    more -= 1;
+                    client = open(&self.connect, self.capabilities, &self.pace);
+                    continue;
+                }
+                asked => asked?,
+            };
+            let is_whole = match &answer {
+                Ok(_) => true,
+                // Others end the connection.
+                Err(ClientError::Refused { refusal, .. }) => matches!(
+                    refusal,
+                    Refusal::Usage
+                        | Refusal::Unavailable
+                        | Refusal::Busy
+                        | Refusal::Damaged
+                        | Refusal::Internal
+                ),
+                Err(_) => false,
+            };
+            if is_whole {
+                self.idle().push(client_of_answer);
+            }
+            return Ok(answer?);
         }
-        let is_whole = match &answer {
-            Ok(_) => true,
-            // Others end the connection.
-            Err(ClientError::Refused { refusal, .. }) => matches!(
-                refusal,
-                Refusal::Usage
-                    | Refusal::Unavailable
-                    | Refusal::Busy
-                    | Refusal::Damaged
-                    | Refusal::Internal
-            ),
-            Err(_) => false,
-        };
-        if is_whole {
-            self.idle().push(client);
-        }
-        Ok(answer?)
     }
 
     /// The stand-in for hardware that the agent has, if it has one.
@@ -239,6 +255,7 @@ impl std::fmt::Debug for AgentSource {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::num::NonZeroU32;
     use std::sync::atomic::AtomicBool;
     use std::thread;
@@ -316,11 +333,24 @@ mod tests {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             source
         });
-        let gone = source.usage(false).unwrap_err();
-        assert_eq!(
-            (gone.ends, gone.is_refusal),
-            (Ends::Unavailable, false),
-            "{gone}"
-        );
+        let assert_gone = || {
+            let gone = source.usage(false).unwrap_err();
+            assert_eq!(
+                (gone.ends, gone.is_refusal),
+                (Ends::Unavailable, false),
+                "{gone}"
+            );
+        };
+        assert_gone();
+        // One that takes a connection and is gone before it has said a word.
+        let going = TcpListener::bind(&address).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let taken = going.accept().unwrap();
+                drop(going);
+                drop(taken);
+            });
+            assert_gone();
+        });
     }
 }
