@@ -50,7 +50,7 @@ impl From<ClientError> for AgentError {
     }
 }
 
-/// How often a connection is made anew for a question.
+/// A question makes its connection anew at most so many times.
 const ANEW: u32 = 2;
 
 /// TPC-H's tables at an agent.

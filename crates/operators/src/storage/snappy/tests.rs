@@ -36,7 +36,7 @@ fn encoded(plain: &[u8]) -> [Vec<u8>; 3] {
     ]
 }
 
-/// What each encoder makes of `plain` decodes to it, on both decoders.
+/// The stream of each encoder decodes to `plain`, on both decoders.
 fn assert_comes_back(plain: &[u8]) {
     for item in encoded(plain) {
         assert!(
