@@ -43,7 +43,7 @@ impl Lane<'_> {
             self.queue.submit(&mut staged);
             let home = self.queue.poll(&mut self.done);
             if home > 0 {
-                // Also where nothing is left to wait for: the next silence is not this one's.
+                // Here, because an empty queue is not waited for below: the silence would go on at the next job.
                 waiting = Waiting::default();
                 let home_ns = clock.now_ns() - started_ns;
                 for completion in &self.done[self.done.len() - home..] {

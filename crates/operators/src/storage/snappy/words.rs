@@ -207,7 +207,7 @@ unsafe fn same(block: &[u8], from: usize, at: usize) -> usize {
     count
 }
 
-/// The four bytes from a place on. (With checks, items of 1 KiB take 1.2 times as long.)
+/// The four bytes from a place on. (With checks, items of 1 KiB took 1.2 times as long: measured in a test, on an AMD EPYC of family 25, model 1.)
 ///
 /// # Safety
 /// The block has them.
