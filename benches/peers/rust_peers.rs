@@ -124,6 +124,22 @@ fn compressor(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
         ("lz4_flex", "unlz4") => item_by_item(OutputShape::Variable, |item, slot| {
             lz4_flex::block::decompress_into(item, slot).expect("a block")
         }),
+        ("lz4_flex", "lz4") => {
+            use lz4_flex::block as flex;
+            // Tables for items below 64 KiB and above. It asks for more room than a block can need, which the slots do not have.
+            let tables = [flex::CompressTable::small(), flex::CompressTable::large()];
+            let memory = Mutex::new((tables, Vec::new()));
+            item_by_item(OutputShape::Variable, move |item, slot| {
+                let (tables, room) = &mut *memory.lock().expect("no call panics");
+                let table = &mut tables[usize::from(item.len() >= usize::from(u16::MAX))];
+                let most = flex::get_maximum_output_size(item.len());
+                room.resize(most.max(room.len()), 0);
+                let block = flex::compress_into_with_table(item, room, table);
+                let block = &room[..block.expect("room")];
+                slot[..block.len()].copy_from_slice(block);
+                block.len()
+            })
+        }
         ("lz4", "lz4") => item_by_item(OutputShape::Variable, |item, slot| {
             lz4::block::compress_to_buffer(item, None, false, slot).expect("a slot that fits")
         }),

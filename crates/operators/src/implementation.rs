@@ -114,8 +114,6 @@ implementations! {
     Libdeflate = "libdeflate" needs "deflate",
     /// The library ISA-L, which chooses its instruction sets itself; found at run time.
     IsaL = "isa-l" needs (IsaL),
-    /// The library lz4_flex.
-    Lz4Flex = "lz4_flex" needs "lz4",
     /// The library lz4 of its authors, which is built in.
     LibLz4 = "liblz4" needs "lz4",
     /// The library snap.

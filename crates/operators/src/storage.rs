@@ -14,6 +14,8 @@ pub mod huffman;
 pub mod lz4;
 #[cfg(feature = "huffman")]
 mod prefix_code;
+#[cfg(any(feature = "lz4", feature = "snappy"))]
+mod repeats;
 #[cfg(feature = "snappy")]
 pub mod snappy;
 #[cfg(any(

@@ -8,11 +8,12 @@
 
 mod library;
 mod portable;
+mod words;
 
 use dpb_core::{Batch, BatchOut, JobError, Kernel, OutputShape, SetupError, spec, workload};
-use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
 use super::each;
+use super::repeats;
 use super::streams::{Decode, Encode, Streams};
 use crate::entry::{Entry, library};
 use crate::implementation::Implementation;
@@ -23,9 +24,8 @@ pub(crate) const LZ4: Entry = Entry {
     summary: "compresses each item to a block of LZ4",
     output: "one block per item, variable",
     source: "lz4_Block_format.md of LZ4 1.10",
-    peers: &["lz4"],
+    peers: &["lz4", "lz4_flex"],
     paths: Lz4::PATHS,
-    libraries: &[(Implementation::Lz4Flex, library!("lz4_flex"))],
     documentation: include_str!("../../docs/lz4.md"),
     ..Entry::of::<spec::Lz4>(
         |_, path| Ok(Box::new(Lz4::new(path)?)),
@@ -103,10 +103,10 @@ pub struct Unlz4 {
 }
 
 /// A queue's memory for the encoder.
-#[allow(missing_debug_implementations)]
+#[derive(Debug)]
 pub enum EncoderScratch {
-    /// The library lz4_flex's tables, for items below 64 KiB and above.
-    Library(Box<[CompressTable; 2]>),
+    /// The table of the encoder for speed.
+    Words(Box<repeats::Table>),
     /// The portable encoder's table.
     Portable(Box<[u32; 1 << 12]>),
 }
@@ -114,7 +114,7 @@ pub enum EncoderScratch {
 impl Lz4 {
     /// The paths there are, best first.
     pub const PATHS: &'static [Implementation] =
-        &[Implementation::Lz4Flex, Implementation::Portable];
+        &[Implementation::Words, Implementation::Portable];
 
     /// Makes the operator on the code path `path`.
     ///
@@ -141,9 +141,9 @@ impl Unlz4 {
     }
 }
 
-/// The longest block that either encoder makes of `item_len` bytes.
+/// The longest block that either encoder makes of `item_len` bytes: the bound of LZ4's own implementation.
 pub fn compressed_bytes_max(item_len: usize) -> usize {
-    get_maximum_output_size(item_len).max(item_len + item_len / 255 + 16)
+    item_len + item_len / 255 + 16
 }
 
 impl Kernel for Lz4 {
@@ -151,9 +151,7 @@ impl Kernel for Lz4 {
 
     fn scratch(&self) -> EncoderScratch {
         match self.path {
-            Implementation::Lz4Flex => {
-                EncoderScratch::Library(Box::new([CompressTable::small(), CompressTable::large()]))
-            }
+            Implementation::Words => EncoderScratch::Words(Box::new([0; _])),
             _ => EncoderScratch::Portable(Box::new([0; _])),
         }
     }
@@ -175,10 +173,7 @@ impl Kernel for Lz4 {
         each(batch, out, |item, slot| match scratch {
             _ if item.len() > ITEM_BYTES_MAX => Err(JobError::TooLong),
             EncoderScratch::Portable(table) => portable::encode(item, slot, table),
-            EncoderScratch::Library(tables) => {
-                let table = &mut tables[usize::from(item.len() >= usize::from(u16::MAX))];
-                compress_into_with_table(item, slot, table).map_err(|_| JobError::DstTooShort)
-            }
+            EncoderScratch::Words(seen) => words::encode(item, slot, seen),
         });
         Ok(())
     }

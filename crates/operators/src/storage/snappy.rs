@@ -13,6 +13,7 @@ use snap::Error;
 use snap::raw::{Decoder, Encoder, max_compress_len};
 
 use super::each;
+use super::repeats;
 use super::streams::{Decode, Encode, Streams};
 use crate::entry::{Entry, Library, library};
 use crate::implementation::Implementation;
@@ -89,8 +90,8 @@ pub struct Unsnappy {
 /// A queue's memory for the encoder.
 #[derive(Debug)]
 pub enum EncoderScratch {
-    /// Our own encoder's table.
-    Words(Box<words::Table>),
+    /// The table of the encoder for speed.
+    Words(Box<repeats::Table>),
     /// The library snap's encoder.
     Snap(Box<Encoder>),
     /// The portable encoder's table.

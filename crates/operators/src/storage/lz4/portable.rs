@@ -31,7 +31,7 @@ pub(super) fn decode_into(item: &[u8], slot: &mut [u8]) -> Result<usize, JobErro
 
 /// Gives each sequence of `item` to `each`: its literals, how far back its repeat lies, and how long that is, none of the last. Returns the
 /// number of plain bytes, which are at most `bytes_max`.
-fn sequences(
+pub(super) fn sequences(
     item: &[u8],
     bytes_max: usize,
     mut each: impl FnMut(&[u8], usize, usize),

@@ -75,14 +75,38 @@ fn an_offset_of_zero_is_where_the_paths_part() {
     assert!(emptied > 0, "no seed leaves the offset of zero");
 }
 
-/// The output of each path for `plain`.
+/// The output of each encoder for `plain`: the one for speed, the portable one.
 fn encoded(plain: &[u8]) -> [Vec<u8>; 2] {
-    let mut slot = vec![0; compressed_bytes_max(plain.len())];
-    let portable = portable::encode(plain, &mut slot, &mut [0; _]).expect("room");
-    let portable = slot[..portable].to_vec();
-    let mut table = CompressTable::default();
-    let len = compress_into_with_table(plain, &mut slot, &mut table).expect("room");
-    [slot[..len].to_vec(), portable]
+    // A slot of its own for each, so that none leaves what another one fails to write.
+    let block = |encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, JobError>| {
+        let mut slot = vec![0xa5; compressed_bytes_max(plain.len())];
+        let len = encode(&mut slot).expect("room");
+        slot.truncate(len);
+        slot
+    };
+    [
+        block(&mut |slot| words::encode(plain, slot, &mut [0; _])),
+        block(&mut |slot| portable::encode(plain, slot, &mut [0; _])),
+    ]
+}
+
+/// The block of each encoder decodes to `plain` on all decoders, and keeps to the rules for a block's end.
+fn assert_comes_back(plain: &[u8]) {
+    for item in encoded(plain) {
+        let len = plain.len();
+        assert!(decoded(&item, len).as_deref() == Ok(plain), "{len} bytes");
+        let other = reference::decode(&item, len);
+        assert!(other.as_deref() == Some(plain), "{len} bytes");
+        let (mut at, mut last_literals) = (0, 0);
+        let sequences = portable::sequences(&item, len, |literals, _, repeated| {
+            at += literals.len();
+            assert!(repeated == 0 || at + MATCH_START_MIN <= len, "{at} of {len}");
+            at += repeated;
+            last_literals = literals.len();
+        });
+        assert_eq!(sequences, Ok(len));
+        assert!(last_literals >= LAST_LITERALS.min(len), "{last_literals} of {len}");
+    }
 }
 
 /// The reference implementation's way back, and its ways there: fast and thorough.
@@ -145,15 +169,99 @@ fn samples() -> Vec<Vec<u8>> {
 #[test]
 fn ours_comes_back_here_and_in_the_reference_implementation() {
     for plain in samples() {
+        assert_comes_back(&plain);
         for item in encoded(&plain) {
-            assert_eq!(decoded(&item, plain.len()).as_ref(), Ok(&plain));
-            assert_eq!(reference::decode(&item, plain.len()).as_ref(), Some(&plain));
             assert_eq!(decoded(&item, plain.len() + 100).as_ref(), Ok(&plain));
             if !plain.is_empty() {
                 let short = decoded(&item, plain.len() - 1);
                 assert_eq!(short, Err(JobError::DstTooShort), "{}", plain.len());
             }
         }
+    }
+}
+
+/// By the format's description: a repeat behind one literal, its length beyond the token's, literals beyond the token's, and none looked for near the end.
+#[test]
+fn blocks_of_our_own_by_hand() {
+    let ours = |plain: &[u8]| encoded(plain)[0].clone();
+    let end = [0x50, 7, 7, 7, 7, 7];
+    assert_eq!(ours(&[7; 18]), [&[0x18, 7, 1, 0][..], &end].concat());
+    assert_eq!(ours(&[7; 25]), [&[0x1f, 7, 1, 0, 0][..], &end].concat());
+    let long = [0x1f, 7, 1, 0, 255, 255, 0];
+    assert_eq!(ours(&[7; 25 + 510]), [&long[..], &end].concat());
+    assert_eq!(ours(&[7; 17]), [&[0xf0, 2][..], &[7; 17]].concat());
+    assert_eq!(ours(&[]), [0]);
+    // The repeat is found at its fifth byte, which no other has seen, and begins at its first.
+    let mut plain = b"0123456789abcdefghij".to_vec();
+    plain.extend(b"?abcdefghXYZxyzXYZxyz!!!!!!!!");
+    let sequence = [0xf4, 21 - 15];
+    assert!(ours(&plain).starts_with(&[&sequence[..], &plain[..21], &[11, 0]].concat()));
+}
+
+/// Text by the encoder for speed: shorter than by the C library's, but for short items.
+#[test]
+fn our_blocks_are_hardly_longer_than_those_of_the_library() {
+    for (len, most) in [(1000, 1.01), (4096, 1.01), (65_536, 1.0), (300_000, 0.95)] {
+        let plain = input::text(1, len, 1).bytes;
+        let [ours, _] = encoded(&plain);
+        let [library, _] = reference::encoded(&plain);
+        let times = ours.len() as f64 / library.len() as f64;
+        assert!(times <= most, "{len}: {times}");
+    }
+}
+
+/// Four bytes and more that come again at each place near the end of an item.
+#[test]
+fn repeats_at_the_end_come_back() {
+    for len in (16..80).chain([1024, 1025, 4096, 4097, 65_536, 65_537]) {
+        let noise = Input::random(5, len, 1).bytes;
+        for start in len.saturating_sub(30).max(5)..=len - 4 {
+            for from in [0, 1, start - 4] {
+                let mut plain = noise.clone();
+                let count = (len - start).min(start - from);
+                plain.copy_within(from..from + count, start);
+                assert_comes_back(&plain);
+            }
+        }
+    }
+}
+
+/// Repeats of each form, from as far back as an offset can say and farther.
+#[test]
+fn repeats_of_all_lengths_come_back_from_near_and_far() {
+    for offset in [200, 65_534, 65_535, 65_536, 65_537, 131_072] {
+        for count in [4, 5, 11, 12, 13, 18, 19, 20, 27, 28, 273, 274, 275, 530] {
+            let head = Input::random(6, count, 1).bytes;
+            let mut plain = vec![9];
+            plain.extend(&head);
+            // One long repeat up to where the other one begins, so that this place is looked up.
+            plain.resize((1 + offset).max(plain.len()), 0);
+            plain.extend(&head);
+            plain.extend(Input::random(7, 20, 1).bytes);
+            assert_comes_back(&plain);
+        }
+    }
+}
+
+/// Literals of all lengths with a repeat behind them.
+#[test]
+fn literals_of_all_lengths_come_back() {
+    for count in (1..40).chain([269, 270, 271, 525, 1000]) {
+        let mut plain = Input::random(8, count, 1).bytes;
+        plain.extend([3; 100]);
+        plain.extend(Input::random(9, count, 1).bytes);
+        assert_comes_back(&plain);
+    }
+}
+
+#[test]
+fn what_a_table_says_of_an_item_is_forgotten_at_the_next() {
+    let mut table = [0; _];
+    for len in [100_000, 50, 1000, 3000, 20, 70_000, 200] {
+        let plain = input::text(len as u64, len, 1).bytes;
+        let mut slot = vec![0xa5; compressed_bytes_max(len)];
+        let block = words::encode(&plain, &mut slot, &mut table).expect("room");
+        assert_eq!(slot[..block], encoded(&plain)[0]);
     }
 }
 
@@ -174,6 +282,13 @@ fn slots_that_are_too_short_refuse() {
         let short = portable::encode(&plain, &mut vec![0; slot_bytes], &mut [0; _]);
         assert_eq!(short, Err(JobError::DstTooShort), "{slot_bytes}");
     }
+    // Noise is what takes the whole room.
+    let noise = Input::random(1, 3000, 1).bytes;
+    let slot = &mut vec![0; compressed_bytes_max(noise.len())];
+    assert!(words::encode(&noise, slot, &mut [0; _]).is_ok());
+    slot.pop();
+    let short = words::encode(&noise, slot, &mut [0; _]);
+    assert_eq!(short, Err(JobError::DstTooShort));
 }
 
 /// Malformed in each way that the format has.
@@ -220,6 +335,18 @@ proptest! {
         }
         let _ = decoded(&item, slot_bytes);
         let _ = decoded(&item[..cut.index(item.len() + 1)], slot_bytes);
+    }
+
+    #[test]
+    fn whatever_repeats_comes_back(
+        parts in prop::collection::vec((any::<u8>(), 1usize..5, 1usize..300), 0..40),
+        padding in 0usize..140_000,
+    ) {
+        let mut plain = vec![1; padding];
+        for (start, distance, count) in parts {
+            plain.extend((0..count).map(|i| start.wrapping_add((i % (3 * distance)) as u8)));
+        }
+        assert_comes_back(&plain);
     }
 
     #[test]

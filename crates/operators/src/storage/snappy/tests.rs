@@ -71,7 +71,7 @@ fn ours_comes_back_here_and_in_another_implementation() {
     }
 }
 
-/// By the format's description: a repeat in three bytes, one in two, and no place looked up with fewer than `MARGIN` bytes behind.
+/// By the format's description: a repeat in three bytes, one in two, and no place looked up with fewer than twelve bytes from there on.
 #[test]
 fn streams_of_our_own_by_hand() {
     let ours = |plain: &[u8]| encoded(plain)[2].clone();
@@ -80,7 +80,7 @@ fn streams_of_our_own_by_hand() {
     plain.extend(10..20);
     let right = [22, 0, 7, 1 | 7 << 2, 1, 9 << 2];
     assert_eq!(ours(&plain), [&right[..], &plain[12..]].concat());
-    assert_eq!(ours(&[7; 15]), [&[15, 14 << 2][..], &[7; 15]].concat());
+    assert_eq!(ours(&[7; 12]), [&[12, 11 << 2][..], &[7; 12]].concat());
     assert_eq!(ours(&[]), [0]);
 }
 

@@ -1,0 +1,191 @@
+//! The search for repeats that the encoders of Snappy and LZ4 share: greedy, by a table that says for each hash of a few bytes where such bytes
+//! were seen last. For any CPU.
+//!
+//! A table's entries have 16 bits, so repeats lie less than 64 KiB back. Where nothing repeats, ever fewer places are looked up. No place near the end
+//! of a block is looked up, so that twelve bytes can be read from each that is.
+//!
+//! Two things take most of the time: branches that a CPU guesses wrong, one or two a repeat, and the wait for a repeat's length, without which the next place
+//! is not known. So formats choose without branches where they can, literals are copied in one piece of a length that the compiler knows, eight bytes are
+//! compared at once, and tables are small enough for the first cache.
+//!
+//! Another method was slower: to look up all of 64 places first, and then to ask which of them repeat. Hardly a branch is guessed wrong there, but inside of
+//! repeats nothing need be looked up. It had 0.7 to 0.8 times the speed (Snappy, measured, in a loop outside of dpb, on an AMD EPYC of family 25, model 1).
+
+#![allow(unsafe_code)]
+
+/// How a format writes repeats, and how they are looked for.
+pub(super) trait Format {
+    /// So many bytes at a block's end are no part of a repeat.
+    const LAST_LITERALS: usize;
+    /// After so many places in vain every second one is looked up, after as many again every third, and so on.
+    const PATIENCE: usize;
+    /// True if repeats may begin up to eight bytes before the place at which they were found. That costs time, and makes streams shorter.
+    const LOOKS_BACK: bool;
+
+    /// Writes the literals of `block` from `start` on, and the repeat behind them, after the first `len` bytes of `slot`; says how many bytes there are then.
+    fn write(block: &[u8], start: usize, repeat: Repeat, slot: &mut [u8], len: usize) -> usize;
+}
+
+/// Bytes of a block that are the same as others before them.
+#[derive(Clone, Copy)]
+pub(super) struct Repeat {
+    /// The place of the first.
+    pub(super) at: usize,
+    /// The distance of the others, which is not 0.
+    pub(super) offset: usize,
+    /// Their number: four at least.
+    pub(super) count: usize,
+}
+
+/// The 16 low bits of the place at which each hash was seen last.
+pub(super) type Table = [u16; 1 << HASH_BITS_MAX];
+const HASH_BITS_MAX: u32 = 14;
+
+/// At least so many bytes follow each place that is looked up, its own included, and can be in a repeat.
+const MARGIN: usize = 12;
+
+/// Writes the repeats of `block`, with the literals before them, after the first `len` bytes of `slot`. Returns how many bytes there are then, and where the
+/// literals begin that are behind the last repeat.
+///
+/// A hash has `BITS` bits, at most 14, and is of `HASHED` bytes, four or five: with five, short repeats are passed over, and there are fewer to write.
+/// `IS_LONG` says that the block has more than 64 KiB.
+// Lengths are handed on and given back, so that none has to be in memory.
+#[inline(always)]
+pub(super) fn write_repeats<
+    F: Format,
+    const BITS: u32,
+    const HASHED: u32,
+    const IS_LONG: bool,
+>(
+    block: &[u8],
+    slot: &mut [u8],
+    mut len: usize,
+    seen: &mut Table,
+) -> (usize, usize) {
+    assert!(IS_LONG || block.len() <= 1 << 16);
+    let margin = MARGIN + F::LAST_LITERALS;
+    if block.len() < margin {
+        return (len, 0);
+    }
+    // From here on it has only places before the one that is looked up: the first of the block, or one that was entered below.
+    seen[..1 << BITS].fill(0);
+    let (limit, end) = (block.len() - margin, block.len() - F::LAST_LITERALS);
+    // Where the literals begin that are not written yet, and the place to be looked up next.
+    let (mut start, mut next) = (0, 1);
+    loop {
+        let (mut at, mut step) = (next, F::PATIENCE);
+        let mut offset;
+        loop {
+            if at > limit {
+                return (len, start);
+            }
+            // SAFETY: `at` is at most `limit`, so it has `MARGIN` bytes.
+            let eight = unsafe { long(block, at) };
+            offset = enter::<IS_LONG>(&mut seen[hash::<BITS, HASHED>(eight)], at);
+            // SAFETY: places before `at` have more bytes.
+            if offset > 0 && unsafe { word(block, at - offset) } == eight as u32 {
+                break;
+            }
+            at += step / F::PATIENCE;
+            step += step / F::PATIENCE;
+        }
+        let mut before = 0;
+        if F::LOOKS_BACK && at - offset >= 8 {
+            // SAFETY: there are eight bytes before both places.
+            let differ = unsafe { long(block, at - 8) ^ long(block, at - offset - 8) };
+            before = (differ.leading_zeros() as usize / 8).min(at - start);
+        }
+        // Repeats often follow one another.
+        loop {
+            // SAFETY: `at` is at most `limit`, and `at - offset` is before it; `end` is `MARGIN` bytes behind `limit`.
+            let count = unsafe { same(block, at - offset, at, end) };
+            let repeat = Repeat {
+                at: at - before,
+                offset,
+                count: count + before,
+            };
+            len = F::write(block, start, repeat, slot, len);
+            at += count;
+            (start, before) = (at, 0);
+            if at >= limit {
+                return (len, start);
+            }
+            // SAFETY: `at` is below `limit`, so the place before it has more than `MARGIN` bytes.
+            let eight = unsafe { long(block, at - 1) };
+            seen[hash::<BITS, HASHED>(eight)] = (at - 1) as u16;
+            offset = enter::<IS_LONG>(&mut seen[hash::<BITS, HASHED>(eight >> 8)], at);
+            // SAFETY: places before `at` have more bytes.
+            if offset == 0 || unsafe { word(block, at - offset) } != (eight >> 8) as u32 {
+                next = at + 1;
+                break;
+            }
+        }
+    }
+}
+
+/// Enters a place, and returns how far back the last one with this hash lies; 0 if there is none. (In a long block an entry may be of a place before the
+/// one that it seems to be. There other bytes are, or the same ones.)
+#[inline(always)]
+fn enter<const IS_LONG: bool>(entry: &mut u16, at: usize) -> usize {
+    let last = std::mem::replace(entry, at as u16);
+    match IS_LONG {
+        true => usize::from((at as u16).wrapping_sub(last)),
+        false => at - usize::from(last),
+    }
+}
+
+#[inline(always)]
+fn hash<const BITS: u32, const HASHED: u32>(eight: u64) -> usize {
+    match HASHED {
+        4 => ((eight as u32).wrapping_mul(0x1e35_a7bd) >> (32 - BITS)) as usize,
+        _ => ((eight << (64 - 8 * HASHED)).wrapping_mul(889_523_592_379) >> (64 - BITS)) as usize,
+    }
+}
+
+/// The number of bytes before `end` that are the same from both places on; the first four are.
+///
+/// # Safety
+/// `from` is before `at`, and `at` at least twelve bytes before `end`, which is in the block.
+#[inline(always)]
+unsafe fn same(block: &[u8], from: usize, at: usize, end: usize) -> usize {
+    // SAFETY: there are eight bytes behind the first four, as the caller says. Few repeats are longer.
+    let differ = unsafe { long(block, from + 4) ^ long(block, at + 4) };
+    if differ != 0 {
+        return 4 + differ.trailing_zeros() as usize / 8;
+    }
+    let mut count = 12;
+    while at + count + 8 <= end {
+        // SAFETY: the block has eight bytes from there on, and more from places before.
+        let differ = unsafe { long(block, from + count) ^ long(block, at + count) };
+        if differ != 0 {
+            return count + differ.trailing_zeros() as usize / 8;
+        }
+        count += 8;
+    }
+    while at + count < end && block[from + count] == block[at + count] {
+        count += 1;
+    }
+    count
+}
+
+/// The four bytes from a place on. (With checks, items of 1 KiB took 1.2 times as long: measured in a test of Snappy, on an AMD EPYC of family 25, model 1.)
+///
+/// # Safety
+/// The block has them.
+#[inline(always)]
+unsafe fn word(block: &[u8], at: usize) -> u32 {
+    debug_assert!(at + 4 <= block.len());
+    // SAFETY: as the caller says; a read needs no alignment.
+    u32::from_le(unsafe { block.as_ptr().add(at).cast::<u32>().read_unaligned() })
+}
+
+/// The eight bytes from a place on.
+///
+/// # Safety
+/// The block has them.
+#[inline(always)]
+unsafe fn long(block: &[u8], at: usize) -> u64 {
+    debug_assert!(at + 8 <= block.len());
+    // SAFETY: as the caller says; a read needs no alignment.
+    u64::from_le(unsafe { block.as_ptr().add(at).cast::<u64>().read_unaligned() })
+}
