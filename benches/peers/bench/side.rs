@@ -30,6 +30,7 @@ const UNMASKABLE: &[&str] = &[
     "isa-l",
     "libdeflate",
     "rusty_erasure",
+    "twox-hash",
     "zlib-rs",
 ];
 

@@ -9,8 +9,6 @@ mod steps;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-#[cfg(target_arch = "x86_64")]
-use dpb_core::cpu_vendor::Vendor;
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::lanes::Compress;
@@ -18,8 +16,6 @@ use super::hash::vectors::{Sets, Vectors};
 use super::hash::{self, Function, Hash, Starts, lanes, sha2};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
-#[cfg(target_arch = "x86_64")]
-use crate::isa::ShaNi;
 
 /// The registry's line.
 pub(crate) const ENTRY: Entry = Entry {
@@ -109,10 +105,13 @@ impl Hash for Sha256 {
                 );
             }
             #[cfg(target_arch = "x86_64")]
-            Code::ShaNi(proof) => match Vendor::here() {
-                Vendor::Amd => by_instructions::<4>(proof, starts, batch, digests),
-                Vendor::Other => by_instructions::<2>(proof, starts, batch, digests),
-            },
+            Code::ShaNi(proof) => {
+                let alone =
+                    |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(proof, state, parts);
+                lanes::batch::<64, { x86_64::LANES }, Self, _>(
+                    proof, 2, alone, starts, batch, digests,
+                );
+            }
             #[cfg(target_arch = "x86_64")]
             Code::Avx2(proof) => by_vectors::<_, 8>(proof, starts, batch, digests),
             #[cfg(target_arch = "x86_64")]
@@ -130,21 +129,6 @@ impl Hash for Sha256 {
             }
         }
     }
-}
-
-/// The digests of `N` messages at a time, each by the SHA instructions.
-///
-/// Zen 4 of AMD's starts `sha256rnds2` in each cycle and has its result after four: four messages. Intel's CPUs need two, whose states and words fit in
-/// their registers.
-#[cfg(target_arch = "x86_64")]
-fn by_instructions<const N: usize>(
-    proof: ShaNi,
-    starts: Starts<'_, [u32; 8]>,
-    batch: Batch<'_>,
-    digests: &mut [u8],
-) {
-    let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(proof, state, parts);
-    lanes::batch::<64, N, Sha256, _>(proof, 2, alone, starts, batch, digests);
 }
 
 /// The digests of `N` messages at a time, a word of each in a vector; one or two by vectors of their blocks' words.
@@ -183,8 +167,6 @@ impl Function<64> for Sha256 {
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use dpb_core::Items;
-
     use super::*;
     use crate::isa::Avx512;
 
@@ -193,29 +175,6 @@ mod tests {
     fn avx512_without_sha_extensions_agrees_with_portable() {
         if let Some(proof) = Avx512::detect() {
             hash::agrees_with_portable(Sha256(Code::Avx512(proof, None)));
-        }
-    }
-
-    /// As many side by side as on CPUs of other makers, too.
-    #[test]
-    fn two_and_four_messages_side_by_side_agree_with_portable() {
-        let Some(proof) = ShaNi::detect() else {
-            return;
-        };
-        let bytes: Vec<u8> = (0..4000u32).map(|i| (i % 251) as u8).collect();
-        // Of one length, and of different ones.
-        let lens = [[64; 7], [55; 7], [0, 200, 64, 1, 119, 64, 300]];
-        for (count, lens) in (1..=7).flat_map(|count| lens.map(|lens| (count, lens))) {
-            let lens = &lens[..count];
-            let items = Items::one_behind_another(lens.iter().copied());
-            let src = &bytes[..lens.iter().sum::<usize>()];
-            let batch = Batch::new(src, &items).expect("inside");
-            let start = Sha256::start();
-            let [mut right, mut two, mut four] = [(); 3].map(|()| vec![0; 32 * count]);
-            Sha256(Code::Portable).each(Starts::One(&start), batch, &mut right);
-            by_instructions::<2>(proof, Starts::One(&start), batch, &mut two);
-            by_instructions::<4>(proof, Starts::One(&start), batch, &mut four);
-            assert!(two == right && four == right, "{count} of {lens:?} bytes");
         }
     }
 }
