@@ -12,10 +12,12 @@ use super::vectors::{Task, Vectors, by, by_vectors};
 
 /// Items from this length on go one by one.
 const ALONE_BYTES_MIN: usize = 1 << 15;
-/// Words of each of three chains beside a step of eight vectors.
-const CHAIN_WORDS: usize = 5;
 /// Items from this length on go in long strides.
 const LONG_BYTES_MIN: usize = 1 << 13;
+/// Words of each of three chains beside a step of eight vectors: as many as take the instruction as long as the products take, which start in each cycle.
+const CHAIN_WORDS: usize = 5;
+/// The same where products are slow. So many that a long item goes by the instruction nearly alone, and fewer for what is left of it.
+const MANY_CHAIN_WORDS: [usize; 2] = [64, 20];
 
 /// The CRC of each item, into its slot.
 pub(super) struct Each<'a, 'b, A: Algorithm>(
@@ -160,11 +162,16 @@ fn register_of<A: Algorithm, V: Vectors>(v: V, lane: V::Vector) -> u64 {
 #[inline(always)]
 pub(super) fn advance<A: Algorithm, V: Vectors>(v: V, register: u64, data: &[u8]) -> u64 {
     let (mut register, mut data) = (register, data);
-    if data.len() >= LONG_BYTES_MIN {
-        (register, data) = strides::<A, V, 8>(v, register, data);
+    if data.len() >= LONG_BYTES_MIN / 2 && V::products_are_slow() {
+        if data.len() >= const { 8 * step_bytes::<V>(MANY_CHAIN_WORDS[0]) } {
+            (register, data) = strides::<A, V, 8, { MANY_CHAIN_WORDS[0] }>(v, register, data);
+        }
+        (register, data) = strides::<A, V, 2, { MANY_CHAIN_WORDS[1] }>(v, register, data);
+    } else if data.len() >= LONG_BYTES_MIN {
+        (register, data) = strides::<A, V, 8, CHAIN_WORDS>(v, register, data);
     }
-    if data.len() >= const { 2 * step_bytes::<V>() } {
-        (register, data) = strides::<A, V, 2>(v, register, data);
+    if data.len() >= const { 2 * step_bytes::<V>(CHAIN_WORDS) } {
+        (register, data) = strides::<A, V, 2, CHAIN_WORDS>(v, register, data);
     }
     if V::BYTES > 16 && data.len() >= const { 4 * V::BYTES } {
         let (body, rest) = data.split_at(data.len() / V::BYTES * V::BYTES);
@@ -190,30 +197,30 @@ pub(super) fn short<A: Algorithm, V: Vectors>(v: V, mut register: u64, data: &[u
 }
 
 /// Bytes of a step: eight vectors, and a part of three chains.
-const fn step_bytes<V: Vectors>() -> usize {
-    8 * V::BYTES + 3 * CHAIN_WORDS * 8
+const fn step_bytes<V: Vectors>(chain_words: usize) -> usize {
+    8 * V::BYTES + 3 * chain_words * 8
 }
 
-/// The register after all strides of `data`, and what is left.
+/// The register after all strides of `data`, each of `STEPS` steps with `WORDS` words of each chain, and what is left.
 #[inline(always)]
-fn strides<A: Algorithm, V: Vectors, const STEPS: usize>(
+fn strides<A: Algorithm, V: Vectors, const STEPS: usize, const WORDS: usize>(
     v: V,
     mut register: u64,
     data: &[u8],
 ) -> (u64, &[u8]) {
-    let mut strides = data.chunks_exact(const { STEPS * step_bytes::<V>() });
+    let mut strides = data.chunks_exact(const { STEPS * step_bytes::<V>(WORDS) });
     let by_8 = by_vectors::<A, V, 8>(v);
-    let over_chains = v.all(const { stride_factors::<A, V>(STEPS) });
+    let over_chains = v.all(const { stride_factors::<A, V>(STEPS, WORDS) });
     // Zeros stay zeros however far they are moved.
     let mut vectors = [v.all([0; 2]); 8];
     for stride in &mut strides {
         let (blocks, chains) = stride.split_at(const { STEPS * 8 * V::BYTES });
-        let (a, chains) = chains.split_at(const { STEPS * CHAIN_WORDS * 8 });
-        let (b, c) = chains.split_at(const { STEPS * CHAIN_WORDS * 8 });
+        let (a, chains) = chains.split_at(const { STEPS * WORDS * 8 });
+        let (b, c) = chains.split_at(const { STEPS * WORDS * 8 });
         let (a, b, c) = (
-            words::<CHAIN_WORDS>(a),
-            words::<CHAIN_WORDS>(b),
-            words::<CHAIN_WORDS>(c),
+            words::<WORDS>(a),
+            words::<WORDS>(b),
+            words::<WORDS>(c),
         );
         let mut registers = [0; 3];
         // From the last vectors of a stride to the first of the next.
@@ -224,7 +231,7 @@ fn strides<A: Algorithm, V: Vectors, const STEPS: usize>(
                 *vector = v.folded(*vector, factors, v.load(block));
             }
             factors = by_8;
-            for i in 0..CHAIN_WORDS {
+            for i in 0..WORDS {
                 registers[0] = v.word::<A>(registers[0], u64::from_le_bytes(a[i]));
                 registers[1] = v.word::<A>(registers[1], u64::from_le_bytes(b[i]));
                 registers[2] = v.word::<A>(registers[2], u64::from_le_bytes(c[i]));
@@ -233,28 +240,28 @@ fn strides<A: Algorithm, V: Vectors, const STEPS: usize>(
         let carried = moved(
             v,
             register,
-            const { power_of_x::<A>((STEPS * step_bytes::<V>()) as u32 * 8 - 1) },
+            const { power_of_x::<A>((STEPS * step_bytes::<V>(WORDS)) as u32 * 8 - 1) },
         ) ^ moved(
             v,
             registers[0],
-            const { power_of_x::<A>((2 * STEPS * CHAIN_WORDS * 8) as u32 * 8 - 1) },
+            const { power_of_x::<A>((2 * STEPS * WORDS * 8) as u32 * 8 - 1) },
         ) ^ moved(
             v,
             registers[1],
-            const { power_of_x::<A>((STEPS * CHAIN_WORDS * 8) as u32 * 8 - 1) },
+            const { power_of_x::<A>((STEPS * WORDS * 8) as u32 * 8 - 1) },
         );
         register = registers[2] ^ v.word::<A>(0, carried);
     }
     let lane = v.last_lane::<A>(joined::<A, V, 8>(v, vectors));
     let before_chains = register_of::<A, V::Narrow>(v.narrow(), lane);
-    let by_chains = const { power_of_x::<A>((3 * STEPS * CHAIN_WORDS * 8) as u32 * 8 - 1) };
+    let by_chains = const { power_of_x::<A>((3 * STEPS * WORDS * 8) as u32 * 8 - 1) };
     register ^= v.word::<A>(0, moved(v, before_chains, by_chains));
     (register, strides.remainder())
 }
 
 /// The factors that move eight vectors over the chains behind them.
-const fn stride_factors<A: Algorithm, V: Vectors>(steps: usize) -> [u64; 2] {
-    let bytes = 8 * V::BYTES + 3 * steps * CHAIN_WORDS * 8;
+const fn stride_factors<A: Algorithm, V: Vectors>(steps: usize, words: usize) -> [u64; 2] {
+    let bytes = 8 * V::BYTES + 3 * steps * words * 8;
     super::constants::fold::<A>(super::vectors::order::<A, V>(), bytes as u32 * 8)
 }
 
@@ -268,4 +275,41 @@ fn words<const WORDS: usize>(bytes: &[u8]) -> &[[[u8; 8]; WORDS]] {
 fn moved<V: Vectors>(v: V, register: u64, factor: u64) -> u64 {
     let v = v.narrow();
     v.half::<false>(v.product::<0x00>(v.first(register), v.first(factor)))
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::super::{Castagnoli, portable};
+    use super::*;
+    use crate::isa::Sse42;
+
+    /// The register after data, by strides with many words in their chains, whoever made this CPU.
+    struct Chained<'a>(&'a [u8]);
+
+    impl Task for Chained<'_> {
+        type Output = u64;
+
+        #[inline(always)]
+        fn run<V: Vectors>(self, v: V) -> u64 {
+            type A = Castagnoli;
+            let (register, rest) =
+                strides::<A, V, 8, { MANY_CHAIN_WORDS[0] }>(v, A::INITIAL, self.0);
+            let (register, rest) = strides::<A, V, 2, { MANY_CHAIN_WORDS[1] }>(v, register, rest);
+            short::<A, V>(v, register, rest)
+        }
+    }
+
+    #[test]
+    fn long_chains_agree_with_portable() {
+        let Some(proof) = Sse42::detect() else {
+            return;
+        };
+        let bytes: Vec<u8> = (0..50_000u32)
+            .map(|i| (i.wrapping_mul(0x9e37_79b1) >> 24) as u8)
+            .collect();
+        for len in (0..3000).chain((3000..bytes.len()).step_by(1009)) {
+            let right = portable::advance::<Castagnoli>(Castagnoli::INITIAL, &bytes[..len]);
+            assert_eq!(proof.enter(Chained(&bytes[..len])), right, "{len}");
+        }
+    }
 }

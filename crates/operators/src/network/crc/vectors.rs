@@ -22,6 +22,12 @@ pub(super) trait Vectors: Copy {
     /// The same with vectors of one lane.
     type Narrow: Vectors;
 
+    /// True if this CPU starts a product in each second cycle at best, and the CRC instruction in each.
+    #[inline(always)]
+    fn products_are_slow() -> bool {
+        false
+    }
+
     /// Runs `task` in a function that may use the instructions.
     fn enter<T: Task>(self, task: T) -> T::Output;
 

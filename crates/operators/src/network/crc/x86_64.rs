@@ -3,6 +3,8 @@
 
 use std::arch::x86_64::*;
 
+use dpb_core::cpu_vendor::Vendor;
+
 use super::constants::{Order, fold};
 use super::vectors::{Task, Vectors, by, order, reduced, taken};
 use super::{Algorithm, Castagnoli};
@@ -106,6 +108,12 @@ impl Vectors for Sse42 {
 
     const TURNS_BITS: bool = false;
     const BY_CACHE_LINES: bool = false;
+
+    // On an AMD EPYC of family 25, model 1, 64 KiB took 0.75 of the time with more words in the chains (measured, in a test).
+    #[inline(always)]
+    fn products_are_slow() -> bool {
+        Vendor::here() == Vendor::Amd
+    }
 
     #[inline(always)]
     fn head(self, item: &[u8], len: usize) -> __m128i {
