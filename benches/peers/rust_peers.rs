@@ -126,7 +126,8 @@ fn compressor(name: &str, spec: &OpSpec) -> Option<Box<dyn Direct>> {
         }),
         ("lz4_flex", "lz4") => {
             use lz4_flex::block as flex;
-            // Tables for items below 64 KiB and above. It asks for more room than a block can need, which the slots do not have.
+            // Tables for items below 64 KiB and above. lz4_flex asks for more room than a block can need, which the slots do not have; so its blocks are
+            // copied once more.
             let tables = [flex::CompressTable::small(), flex::CompressTable::large()];
             let memory = Mutex::new((tables, Vec::new()));
             item_by_item(OutputShape::Variable, move |item, slot| {

@@ -1,6 +1,6 @@
 //! The CPU's maker, where it decides which of two paths is the faster one: instruction sets say what runs, not how fast.
 //!
-//! It is asked for the path of SHA-1, and for the parts of a long CRC-32C. Intel's instructions for SHA-1 hardly overlap: on a Xeon of 2023 a block takes
+//! SHA-1 asks for it to choose its path, and long CRC-32Cs to choose their parts. Intel's instructions for SHA-1 hardly overlap: on a Xeon of 2023 a block takes
 //! them 118 cycles, with one message and with three side by side, and eight messages in AVX2's vectors take 66 cycles a block. AMD's start one in every second cycle and so
 //! take 40 by tables of instructions (Zen 4), fewer than vectors would; that is not measured. A rule by families would be finer; a
 //! measurement at the start of a program would make its paths, and so its records, a matter of chance.

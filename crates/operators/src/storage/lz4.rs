@@ -113,8 +113,7 @@ pub enum EncoderScratch {
 
 impl Lz4 {
     /// The paths there are, best first.
-    pub const PATHS: &'static [Implementation] =
-        &[Implementation::Words, Implementation::Portable];
+    pub const PATHS: &'static [Implementation] = &[Implementation::Words, Implementation::Portable];
 
     /// Makes the operator on the code path `path`.
     ///

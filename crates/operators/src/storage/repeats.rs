@@ -8,8 +8,8 @@
 //! is not known. So formats choose without branches where they can, literals are copied in one piece of a length that the compiler knows, eight bytes are
 //! compared at once, and tables are small enough for the first cache.
 //!
-//! Another method was slower: to look up all of 64 places first, and then to ask which of them repeat. Hardly a branch is guessed wrong there, but inside of
-//! repeats nothing need be looked up. It had 0.7 to 0.8 times the speed (Snappy, measured, in a loop outside of dpb, on an AMD EPYC of family 25, model 1).
+//! A slower method looks up 64 places first, and then asks which of them repeat. The CPU guesses nearly every branch right there, but places inside of repeats
+//! are looked up too. It had 0.7 to 0.8 times the speed (Snappy, measured, in a loop outside of dpb, on an AMD EPYC of family 25, model 1).
 
 #![allow(unsafe_code)]
 
@@ -51,23 +51,20 @@ const MARGIN: usize = 12;
 /// `IS_LONG` says that the block has more than 64 KiB.
 // Lengths are handed on and given back, so that none has to be in memory.
 #[inline(always)]
-pub(super) fn write_repeats<
-    F: Format,
-    const BITS: u32,
-    const HASHED: u32,
-    const IS_LONG: bool,
->(
+pub(super) fn write_repeats<F: Format, const BITS: u32, const HASHED: u32, const IS_LONG: bool>(
     block: &[u8],
     slot: &mut [u8],
     mut len: usize,
     seen: &mut Table,
 ) -> (usize, usize) {
+    const { assert!(BITS <= HASH_BITS_MAX && (HASHED == 4 || HASHED == 5)) };
+    const { assert!(F::LAST_LITERALS <= 5 && F::PATIENCE > 0) };
     assert!(IS_LONG || block.len() <= 1 << 16);
     let margin = MARGIN + F::LAST_LITERALS;
     if block.len() < margin {
         return (len, 0);
     }
-    // From here on it has only places before the one that is looked up: the first of the block, or one that was entered below.
+    // From here on the table has only places before the one that is looked up: the first of the block, or one that was entered below.
     seen[..1 << BITS].fill(0);
     let (limit, end) = (block.len() - margin, block.len() - F::LAST_LITERALS);
     // Where the literals begin that are not written yet, and the place to be looked up next.
@@ -82,7 +79,7 @@ pub(super) fn write_repeats<
             // SAFETY: `at` is at most `limit`, so it has `MARGIN` bytes.
             let eight = unsafe { long(block, at) };
             offset = enter::<IS_LONG>(&mut seen[hash::<BITS, HASHED>(eight)], at);
-            // SAFETY: places before `at` have more bytes.
+            // SAFETY: `offset` is at most `at`, and places before `at` have more bytes.
             if offset > 0 && unsafe { word(block, at - offset) } == eight as u32 {
                 break;
             }
@@ -114,7 +111,7 @@ pub(super) fn write_repeats<
             let eight = unsafe { long(block, at - 1) };
             seen[hash::<BITS, HASHED>(eight)] = (at - 1) as u16;
             offset = enter::<IS_LONG>(&mut seen[hash::<BITS, HASHED>(eight >> 8)], at);
-            // SAFETY: places before `at` have more bytes.
+            // SAFETY: `offset` is at most `at`, and places before `at` have more bytes.
             if offset == 0 || unsafe { word(block, at - offset) } != (eight >> 8) as u32 {
                 next = at + 1;
                 break;
@@ -123,8 +120,8 @@ pub(super) fn write_repeats<
     }
 }
 
-/// Enters a place, and returns how far back the last one with this hash lies; 0 if there is none. (In a long block an entry may be of a place before the
-/// one that it seems to be. There other bytes are, or the same ones.)
+/// Enters a place, and returns how far back the last one with this hash lies: from 1 to `at`. Where there is none, that is the block's first. In a long block an entry may mean a place that lies whole multiples of
+/// 64 KiB farther back, and the distance may be 0. The bytes are compared, so no harm follows.
 #[inline(always)]
 fn enter<const IS_LONG: bool>(entry: &mut u16, at: usize) -> usize {
     let last = std::mem::replace(entry, at as u16);

@@ -14,10 +14,12 @@ use super::vectors::{Task, Vectors, by, by_vectors};
 const ALONE_BYTES_MIN: usize = 1 << 15;
 /// Items from this length on go in long strides.
 const LONG_BYTES_MIN: usize = 1 << 13;
-/// Words of each of three chains beside a step of eight vectors: as many as take the instruction as long as the products take, which start in each cycle.
+/// Words of each of three chains beside a step of eight vectors. The instruction takes as long for them as the products take, one of which starts in each cycle.
 const CHAIN_WORDS: usize = 5;
-/// The same where products are slow. So many that a long item goes by the instruction nearly alone, and fewer for what is left of it.
-const MANY_CHAIN_WORDS: [usize; 2] = [64, 20];
+/// Items from this length on have longer chains where products are slow.
+const LONG_CHAINS_BYTES_MIN: usize = 1 << 12;
+/// Words of each chain there: a long item then goes nearly all through the instruction. The second number is for what is left of it.
+const LONG_CHAIN_WORDS: [usize; 2] = [64, 20];
 
 /// The CRC of each item, into its slot.
 pub(super) struct Each<'a, 'b, A: Algorithm>(
@@ -162,11 +164,13 @@ fn register_of<A: Algorithm, V: Vectors>(v: V, lane: V::Vector) -> u64 {
 #[inline(always)]
 pub(super) fn advance<A: Algorithm, V: Vectors>(v: V, register: u64, data: &[u8]) -> u64 {
     let (mut register, mut data) = (register, data);
-    if data.len() >= LONG_BYTES_MIN / 2 && V::products_are_slow() {
-        if data.len() >= const { 8 * step_bytes::<V>(MANY_CHAIN_WORDS[0]) } {
-            (register, data) = strides::<A, V, 8, { MANY_CHAIN_WORDS[0] }>(v, register, data);
+    if data.len() >= LONG_CHAINS_BYTES_MIN && V::products_are_slow() {
+        if data.len() >= const { 8 * step_bytes::<V>(LONG_CHAIN_WORDS[0]) } {
+            (register, data) = strides::<A, V, 8, { LONG_CHAIN_WORDS[0] }>(v, register, data);
         }
-        (register, data) = strides::<A, V, 2, { MANY_CHAIN_WORDS[1] }>(v, register, data);
+        if data.len() >= const { 2 * step_bytes::<V>(LONG_CHAIN_WORDS[1]) } {
+            (register, data) = strides::<A, V, 2, { LONG_CHAIN_WORDS[1] }>(v, register, data);
+        }
     } else if data.len() >= LONG_BYTES_MIN {
         (register, data) = strides::<A, V, 8, CHAIN_WORDS>(v, register, data);
     }
@@ -217,11 +221,7 @@ fn strides<A: Algorithm, V: Vectors, const STEPS: usize, const WORDS: usize>(
         let (blocks, chains) = stride.split_at(const { STEPS * 8 * V::BYTES });
         let (a, chains) = chains.split_at(const { STEPS * WORDS * 8 });
         let (b, c) = chains.split_at(const { STEPS * WORDS * 8 });
-        let (a, b, c) = (
-            words::<WORDS>(a),
-            words::<WORDS>(b),
-            words::<WORDS>(c),
-        );
+        let (a, b, c) = (words::<WORDS>(a), words::<WORDS>(b), words::<WORDS>(c));
         let mut registers = [0; 3];
         // From the last vectors of a stride to the first of the next.
         let mut factors = over_chains;
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
     use crate::isa::Sse42;
 
-    /// The register after data, by strides with many words in their chains, whoever made this CPU.
+    /// The register after data, by strides with long chains, whoever made this CPU.
     struct Chained<'a>(&'a [u8]);
 
     impl Task for Chained<'_> {
@@ -293,8 +293,8 @@ mod tests {
         fn run<V: Vectors>(self, v: V) -> u64 {
             type A = Castagnoli;
             let (register, rest) =
-                strides::<A, V, 8, { MANY_CHAIN_WORDS[0] }>(v, A::INITIAL, self.0);
-            let (register, rest) = strides::<A, V, 2, { MANY_CHAIN_WORDS[1] }>(v, register, rest);
+                strides::<A, V, 8, { LONG_CHAIN_WORDS[0] }>(v, A::INITIAL, self.0);
+            let (register, rest) = strides::<A, V, 2, { LONG_CHAIN_WORDS[1] }>(v, register, rest);
             short::<A, V>(v, register, rest)
         }
     }

@@ -22,7 +22,7 @@ pub(super) trait Vectors: Copy {
     /// The same with vectors of one lane.
     type Narrow: Vectors;
 
-    /// True if this CPU starts a product in each second cycle at best, and the CRC instruction in each.
+    /// True if this CPU starts a product only in every second cycle, but the CRC instruction in each.
     #[inline(always)]
     fn products_are_slow() -> bool {
         false

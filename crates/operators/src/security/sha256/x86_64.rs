@@ -7,8 +7,8 @@ use super::{K, Sha256};
 use crate::isa::ShaNi;
 use crate::security::hash::lanes::{Compress, Parts};
 
-/// Messages side by side: their states and words fit in the registers. Four were no faster on an AMD EPYC of family 25, model 1 (64 messages of 1 KiB:
-/// 2.65 beside 2.81 GB/s), and slower while its core worked for others (of 64 bytes: 0.51 beside 0.78 GB/s; measured, in a test).
+/// Messages side by side: their states and words fit in the registers. Four were slower on an AMD EPYC of family 25, model 1 (64 messages of 1 KiB:
+/// 2.65 beside 2.81 GB/s), most while its core worked for others too (of 64 bytes: 0.51 beside 0.78 GB/s; measured, in a test).
 pub(super) const LANES: usize = 2;
 
 impl<const N: usize> Compress<Sha256, 64, N> for ShaNi {
@@ -118,7 +118,7 @@ fn compress<const N: usize>(states: &mut [[u32; 8]; N], parts: &[[&[[u8; 64]]; N
 }
 
 /// `vector`, computed where it is written. Else the compiler makes words as soon as it can; then they stand before rounds, the CPU begins with
-/// what stands first, and rounds wait: a block of four messages then takes 110 cycles of a Xeon of 2023 and not 104.
+/// what stands first, and rounds wait: a block then took 110 cycles of a Xeon of 2023 and not 104, when four messages went side by side.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn here(mut vector: __m128i) -> __m128i {

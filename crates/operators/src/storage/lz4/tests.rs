@@ -100,12 +100,18 @@ fn assert_comes_back(plain: &[u8]) {
         let (mut at, mut last_literals) = (0, 0);
         let sequences = portable::sequences(&item, len, |literals, _, repeated| {
             at += literals.len();
-            assert!(repeated == 0 || at + MATCH_START_MIN <= len, "{at} of {len}");
+            assert!(
+                repeated == 0 || at + MATCH_START_MIN <= len,
+                "{at} of {len}"
+            );
             at += repeated;
             last_literals = literals.len();
         });
         assert_eq!(sequences, Ok(len));
-        assert!(last_literals >= LAST_LITERALS.min(len), "{last_literals} of {len}");
+        assert!(
+            last_literals >= LAST_LITERALS.min(len),
+            "{last_literals} of {len}"
+        );
     }
 }
 
@@ -191,14 +197,22 @@ fn blocks_of_our_own_by_hand() {
     assert_eq!(ours(&[7; 25 + 510]), [&long[..], &end].concat());
     assert_eq!(ours(&[7; 17]), [&[0xf0, 2][..], &[7; 17]].concat());
     assert_eq!(ours(&[]), [0]);
-    // The repeat is found at its fifth byte, which no other has seen, and begins at its first.
-    let mut plain = b"0123456789abcdefghij".to_vec();
-    plain.extend(b"?abcdefghXYZxyzXYZxyz!!!!!!!!");
-    let sequence = [0xf4, 21 - 15];
-    assert!(ours(&plain).starts_with(&[&sequence[..], &plain[..21], &[11, 0]].concat()));
+    // From place 65 on every second one is looked up. So the repeat at 128 is found at 129, and begins a byte before.
+    let mut plain: Vec<u8> = (0..128).collect();
+    plain.extend(66..=86);
+    plain.extend(200..=220);
+    let (repeat, end) = ([62, 0, 2], [0xf0, 21 - 15]);
+    let parts = [
+        &[0xff, 128 - 15][..],
+        &plain[..128],
+        &repeat,
+        &end,
+        &plain[149..],
+    ];
+    assert_eq!(ours(&plain), parts.concat());
 }
 
-/// Text by the encoder for speed: shorter than by the C library's, but for short items.
+/// Text by the encoder for speed: from 64 KiB on no longer than by the C library's, and hardly longer before.
 #[test]
 fn our_blocks_are_hardly_longer_than_those_of_the_library() {
     for (len, most) in [(1000, 1.01), (4096, 1.01), (65_536, 1.0), (300_000, 0.95)] {

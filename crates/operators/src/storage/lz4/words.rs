@@ -13,7 +13,7 @@ pub(super) fn encode(plain: &[u8], slot: &mut [u8], seen: &mut Table) -> Result<
     if slot.len() < compressed_bytes_max(plain.len()) {
         return Err(JobError::DstTooShort);
     }
-    // A small table is sooner cleared, and stays in the cache.
+    // A small table is cleared sooner, and stays in the cache.
     let (len, start) = match plain.len() {
         0..=1024 => write_repeats::<Sequences, 11, 4, false>(plain, slot, 0, seen),
         1025..=4096 => write_repeats::<Sequences, 12, 4, false>(plain, slot, 0, seen),

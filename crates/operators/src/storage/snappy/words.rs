@@ -21,7 +21,7 @@ pub(super) fn encode(plain: &[u8], slot: &mut [u8], seen: &mut Table) -> Result<
     let mut len = put_plain_len(plain.len(), slot);
     for block in plain.chunks(BLOCK) {
         let start;
-        // A small table is sooner cleared, and stays in the cache.
+        // A small table is cleared sooner, and stays in the cache.
         (len, start) = match block.len() {
             0..=1024 => write_repeats::<Elements, 10, 4, false>(block, slot, len, seen),
             1025..=4096 => write_repeats::<Elements, 12, 4, false>(block, slot, len, seen),
