@@ -13,9 +13,9 @@
 
 #![allow(unsafe_code)]
 
-/// How a format writes repeats, and how they are looked for.
+/// A format: the way it writes repeats, and the way they are looked for.
 pub(super) trait Format {
-    /// So many bytes at a block's end are no part of a repeat.
+    /// The bytes at a block's end that are no part of a repeat.
     const LAST_LITERALS: usize;
     /// After so many places in vain every second one is looked up, after as many again every third, and so on.
     const PATIENCE: usize;
@@ -185,4 +185,96 @@ unsafe fn long(block: &[u8], at: usize) -> u64 {
     debug_assert!(at + 8 <= block.len());
     // SAFETY: as the caller says; a read needs no alignment.
     u64::from_le(unsafe { block.as_ptr().add(at).cast::<u64>().read_unaligned() })
+}
+
+/// Inputs for each format's encoder, in whose blocks repeats and literals lie wherever they can. `check` encodes and decodes each.
+#[cfg(test)]
+pub(super) mod inputs {
+    use dpb_core::{Input, JobError};
+
+    use super::Table;
+    use crate::input;
+
+    /// What `encode` writes into a slot of so many bytes. They are not zeros, so that what it fails to write is seen.
+    pub(in crate::storage) fn stream(
+        slot_bytes: usize,
+        encode: impl FnOnce(&mut [u8]) -> Result<usize, JobError>,
+    ) -> Vec<u8> {
+        let mut slot = vec![0xa5; slot_bytes];
+        let len = encode(&mut slot).expect("room");
+        slot.truncate(len);
+        slot
+    }
+
+    fn noise(seed: u64, len: usize) -> Vec<u8> {
+        Input::random(seed, len, 1).bytes
+    }
+
+    /// Four bytes and more that come again at each of the last 30 places of items of these lengths, 16 at least.
+    pub(in crate::storage) fn repeats_at_the_end(
+        lens: impl Iterator<Item = usize>,
+        check: impl Fn(&[u8]),
+    ) {
+        for len in lens {
+            let noise = noise(5, len);
+            for start in len.saturating_sub(30).max(5)..=len - 4 {
+                for from in [0, 1, start - 4] {
+                    let mut plain = noise.clone();
+                    let count = (len - start).min(start - from);
+                    plain.copy_within(from..from + count, start);
+                    check(&plain);
+                }
+            }
+        }
+    }
+
+    /// Repeats of these lengths, from as far back as each offset says.
+    pub(in crate::storage) fn repeats_from_near_and_far(
+        offsets: &[usize],
+        counts: &[usize],
+        check: impl Fn(&[u8]),
+    ) {
+        for (offset, &count) in offsets
+            .iter()
+            .flat_map(|at| counts.iter().map(move |n| (at, n)))
+        {
+            let head = noise(6, count);
+            let mut plain = vec![9];
+            plain.extend(&head);
+            // One long repeat up to where the other one begins, so that this place is looked up.
+            plain.resize((1 + offset).max(plain.len()), 0);
+            plain.extend(&head);
+            plain.extend(noise(7, 20));
+            check(&plain);
+        }
+    }
+
+    /// So many literals with a repeat behind them, and as many behind it.
+    pub(in crate::storage) fn literals(counts: impl Iterator<Item = usize>, check: impl Fn(&[u8])) {
+        for count in counts {
+            let mut plain = noise(8, count);
+            plain.extend([3; 100]);
+            plain.extend(noise(9, count));
+            check(&plain);
+        }
+    }
+
+    /// Items one after another with one table: each has the stream that it has with a table of its own.
+    pub(in crate::storage) fn with_one_table(encode: impl Fn(&[u8], &mut Table) -> Vec<u8>) {
+        let mut table = [0; _];
+        for len in [100_000, 50, 1000, 3000, 20, 70_000, 200] {
+            let plain = input::text(len as u64, len, 1).bytes;
+            let alone = encode(&plain, &mut [0; _]);
+            assert_eq!(encode(&plain, &mut table), alone, "{len}");
+        }
+    }
+
+    /// Runs of short periods behind `padding` bytes: of each its first byte, its period and its length.
+    pub(in crate::storage) fn runs(parts: &[(u8, usize, usize)], padding: usize) -> Vec<u8> {
+        let mut plain = vec![1; padding];
+        for &(start, period, count) in parts {
+            plain.extend((0..count).map(|i| start.wrapping_add((i % period) as u8)));
+        }
+        plain
+    }
 }

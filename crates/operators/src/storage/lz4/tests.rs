@@ -7,6 +7,7 @@ use dpb_core::Input;
 
 use super::*;
 use crate::input;
+use crate::storage::repeats::inputs;
 
 /// The output of both decoders for an item, in a slot of `slot_bytes` bytes.
 fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
@@ -77,16 +78,10 @@ fn an_offset_of_zero_is_where_the_paths_part() {
 
 /// The output of each encoder for `plain`: the one for speed, the portable one.
 fn encoded(plain: &[u8]) -> [Vec<u8>; 2] {
-    // A slot of its own for each, so that none leaves what another one fails to write.
-    let block = |encode: &mut dyn FnMut(&mut [u8]) -> Result<usize, JobError>| {
-        let mut slot = vec![0xa5; compressed_bytes_max(plain.len())];
-        let len = encode(&mut slot).expect("room");
-        slot.truncate(len);
-        slot
-    };
+    let room = compressed_bytes_max(plain.len());
     [
-        block(&mut |slot| words::encode(plain, slot, &mut [0; _])),
-        block(&mut |slot| portable::encode(plain, slot, &mut [0; _])),
+        inputs::stream(room, |slot| words::encode(plain, slot, &mut [0; _])),
+        inputs::stream(room, |slot| portable::encode(plain, slot, &mut [0; _])),
     ]
 }
 
@@ -224,59 +219,32 @@ fn our_blocks_are_hardly_longer_than_those_of_the_library() {
     }
 }
 
-/// Four bytes and more that come again at each place near the end of an item.
 #[test]
 fn repeats_at_the_end_come_back() {
-    for len in (16..80).chain([1024, 1025, 4096, 4097, 65_536, 65_537]) {
-        let noise = Input::random(5, len, 1).bytes;
-        for start in len.saturating_sub(30).max(5)..=len - 4 {
-            for from in [0, 1, start - 4] {
-                let mut plain = noise.clone();
-                let count = (len - start).min(start - from);
-                plain.copy_within(from..from + count, start);
-                assert_comes_back(&plain);
-            }
-        }
-    }
+    let lens = (16..80).chain([1024, 1025, 4096, 4097, 65_536, 65_537]);
+    inputs::repeats_at_the_end(lens, assert_comes_back);
 }
 
-/// Repeats of each form, from as far back as an offset can say and farther.
+/// Each form of a length, and offsets up to the farthest and beyond.
 #[test]
 fn repeats_of_all_lengths_come_back_from_near_and_far() {
-    for offset in [200, 65_534, 65_535, 65_536, 65_537, 131_072] {
-        for count in [4, 5, 11, 12, 13, 18, 19, 20, 27, 28, 273, 274, 275, 530] {
-            let head = Input::random(6, count, 1).bytes;
-            let mut plain = vec![9];
-            plain.extend(&head);
-            // One long repeat up to where the other one begins, so that this place is looked up.
-            plain.resize((1 + offset).max(plain.len()), 0);
-            plain.extend(&head);
-            plain.extend(Input::random(7, 20, 1).bytes);
-            assert_comes_back(&plain);
-        }
-    }
+    let offsets = [200, 65_534, 65_535, 65_536, 65_537, 131_072];
+    let counts = [4, 5, 11, 12, 13, 18, 19, 20, 27, 28, 273, 274, 275, 530];
+    inputs::repeats_from_near_and_far(&offsets, &counts, assert_comes_back);
 }
 
-/// Literals of all lengths with a repeat behind them.
 #[test]
 fn literals_of_all_lengths_come_back() {
-    for count in (1..40).chain([269, 270, 271, 525, 1000]) {
-        let mut plain = Input::random(8, count, 1).bytes;
-        plain.extend([3; 100]);
-        plain.extend(Input::random(9, count, 1).bytes);
-        assert_comes_back(&plain);
-    }
+    let counts = (1..40).chain([269, 270, 271, 525, 1000]);
+    inputs::literals(counts, assert_comes_back);
 }
 
 #[test]
 fn what_a_table_says_of_an_item_is_forgotten_at_the_next() {
-    let mut table = [0; _];
-    for len in [100_000, 50, 1000, 3000, 20, 70_000, 200] {
-        let plain = input::text(len as u64, len, 1).bytes;
-        let mut slot = vec![0xa5; compressed_bytes_max(len)];
-        let block = words::encode(&plain, &mut slot, &mut table).expect("room");
-        assert_eq!(slot[..block], encoded(&plain)[0]);
-    }
+    inputs::with_one_table(|plain, table| {
+        let room = compressed_bytes_max(plain.len());
+        inputs::stream(room, |slot| words::encode(plain, slot, table))
+    });
 }
 
 #[test]
@@ -353,13 +321,10 @@ proptest! {
 
     #[test]
     fn whatever_repeats_comes_back(
-        parts in prop::collection::vec((any::<u8>(), 1usize..5, 1usize..300), 0..40),
+        parts in prop::collection::vec((any::<u8>(), 1usize..13, 1usize..300), 0..40),
         padding in 0usize..140_000,
     ) {
-        let mut plain = vec![1; padding];
-        for (start, distance, count) in parts {
-            plain.extend((0..count).map(|i| start.wrapping_add((i % (3 * distance)) as u8)));
-        }
+        let plain = inputs::runs(&parts, padding);
         assert_comes_back(&plain);
     }
 

@@ -7,6 +7,7 @@ use dpb_core::Input;
 
 use super::*;
 use crate::input;
+use crate::storage::repeats::inputs;
 
 /// The output of both decoders for an item, in a slot of `slot_bytes` bytes.
 fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
@@ -22,17 +23,12 @@ fn decoded(item: &[u8], slot_bytes: usize) -> Result<Vec<u8>, JobError> {
 
 /// The output of each encoder for `plain`: snap's, the portable one's, ours.
 fn encoded(plain: &[u8]) -> [Vec<u8>; 3] {
-    // A slot of its own for each, so that none leaves what another one fails to write.
-    let stream = |encode: &mut dyn FnMut(&mut [u8]) -> usize| {
-        let mut slot = vec![0xa5; compressed_bytes_max(plain.len())];
-        let len = encode(&mut slot);
-        slot.truncate(len);
-        slot
-    };
+    let room = compressed_bytes_max(plain.len());
+    let snap = |slot: &mut [u8]| Ok(Encoder::new().compress(plain, slot).expect("room"));
     [
-        stream(&mut |slot| Encoder::new().compress(plain, slot).expect("room")),
-        stream(&mut |slot| portable::encode(plain, slot, &mut [0; _]).expect("room")),
-        stream(&mut |slot| words::encode(plain, slot, &mut [0; _]).expect("room")),
+        inputs::stream(room, snap),
+        inputs::stream(room, |slot| portable::encode(plain, slot, &mut [0; _])),
+        inputs::stream(room, |slot| words::encode(plain, slot, &mut [0; _])),
     ]
 }
 
@@ -93,59 +89,32 @@ fn our_streams_are_no_longer_than_those_of_the_library() {
     }
 }
 
-/// Four bytes and more that come again at each place near the end of a block.
 #[test]
 fn repeats_at_the_end_come_back() {
-    for len in (16..80).chain([1024, 1025, 4096, 65_536, 65_536 + 16, 65_536 + 1025]) {
-        let noise = Input::random(5, len, 1).bytes;
-        for start in len.saturating_sub(24).max(5)..=len - 4 {
-            for from in [0, 1, start - 4] {
-                let mut plain = noise.clone();
-                let count = (len - start).min(start - from);
-                plain.copy_within(from..from + count, start);
-                assert_comes_back(&plain);
-            }
-        }
-    }
+    let lens = (16..80).chain([1024, 1025, 4096, 65_536, 65_536 + 16, 65_536 + 1025]);
+    inputs::repeats_at_the_end(lens, assert_comes_back);
 }
 
 /// Both forms of a repeat, and where one is cut in two.
 #[test]
 fn repeats_of_all_lengths_come_back_from_near_and_far() {
-    for offset in [200, 2047, 2048, 2049, 65_400] {
-        for count in [4, 5, 11, 12, 59, 60, 61, 64, 65, 67, 68, 69, 128, 132, 190] {
-            let head = Input::random(6, count, 1).bytes;
-            let mut plain = vec![9];
-            plain.extend(&head);
-            // One long repeat up to where the other one begins, so that this place is looked up.
-            plain.resize(1 + offset, 0);
-            plain.extend(&head);
-            plain.extend(Input::random(7, 20, 1).bytes);
-            assert_comes_back(&plain);
-        }
-    }
+    let offsets = [200, 2047, 2048, 2049, 65_400];
+    let counts = [4, 5, 11, 12, 59, 60, 61, 64, 65, 67, 68, 69, 128, 132, 190];
+    inputs::repeats_from_near_and_far(&offsets, &counts, assert_comes_back);
 }
 
-/// Literals of all lengths with a repeat behind them.
 #[test]
 fn literals_of_all_lengths_come_back() {
-    for count in (1..70).chain([255, 256, 257, 258, 1000]) {
-        let mut plain = Input::random(8, count, 1).bytes;
-        plain.extend([3; 100]);
-        plain.extend(Input::random(9, count, 1).bytes);
-        assert_comes_back(&plain);
-    }
+    let counts = (1..70).chain([255, 256, 257, 258, 1000]);
+    inputs::literals(counts, assert_comes_back);
 }
 
 #[test]
 fn what_a_table_says_of_an_item_is_forgotten_at_the_next() {
-    let mut table = [0; _];
-    for len in [100_000, 50, 1000, 3000, 20, 70_000, 200] {
-        let plain = input::text(len as u64, len, 1).bytes;
-        let mut slot = vec![0xa5; compressed_bytes_max(len)];
-        let stream = words::encode(&plain, &mut slot, &mut table).expect("room");
-        assert_eq!(slot[..stream], encoded(&plain)[2]);
-    }
+    inputs::with_one_table(|plain, table| {
+        let room = compressed_bytes_max(plain.len());
+        inputs::stream(room, |slot| words::encode(plain, slot, table))
+    });
 }
 
 /// From the format's description: its example of a repeat that is longer than its offset, and each kind of element.
@@ -225,13 +194,10 @@ proptest! {
 
     #[test]
     fn whatever_repeats_comes_back(
-        parts in prop::collection::vec((any::<u8>(), 1usize..5, 1usize..300), 0..40),
+        parts in prop::collection::vec((any::<u8>(), 1usize..13, 1usize..300), 0..40),
         padding in 0usize..70_000,
     ) {
-        let mut plain = vec![1; padding];
-        for (start, distance, count) in parts {
-            plain.extend((0..count).map(|i| start.wrapping_add((i % (3 * distance)) as u8)));
-        }
+        let plain = inputs::runs(&parts, padding);
         assert_comes_back(&plain);
     }
 
