@@ -27,7 +27,6 @@ pub(super) trait Format {
 }
 
 /// Bytes of a block that are the same as others before them.
-#[derive(Clone, Copy)]
 pub(super) struct Repeat {
     /// The place of the first.
     pub(super) at: usize,
@@ -120,8 +119,8 @@ pub(super) fn write_repeats<F: Format, const BITS: u32, const HASHED: u32, const
     }
 }
 
-/// Enters a place, and returns how far back the last one with this hash lies: from 1 to `at`. Where there is none, that is the block's first. In a long block an entry may mean a place that lies whole multiples of
-/// 64 KiB farther back, and the distance may be 0. The bytes are compared, so no harm follows.
+/// Enters a place, and returns how far back the last one with this hash lies: from 1 to `at`. Where there is none, the block's first place stands for it. In a long
+/// block an entry may mean a place that lies whole multiples of 64 KiB farther back, and the distance may be 0. The bytes are compared, so no harm follows.
 #[inline(always)]
 fn enter<const IS_LONG: bool>(entry: &mut u16, at: usize) -> usize {
     let last = std::mem::replace(entry, at as u16);
