@@ -112,7 +112,9 @@ impl<K, const N: usize> Item<'_, K, N> {
         let nonce = [u64::from_le_bytes(*low), u64::from(high)];
         // The counter, in four bytes behind the nonce, is one for the tag, and goes on from two for the text.
         let first = one.set_words([nonce[0], nonce[1] | 1 << 56]);
-        let mask = encrypt_one(t, keys, first);
+        let mut mask = encrypt_one(t, keys, first);
+        // The compiler would encrypt it where it is used, and copy all keys to the stack first: the text that is written may be theirs.
+        one.pin(&mut mask);
         let counter = Counter::new(t, t.set_words(nonce), 0, 2);
 
         let text_bytes = self.text.len();
