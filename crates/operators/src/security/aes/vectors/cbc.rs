@@ -5,7 +5,7 @@ use dpb_core::Direction;
 
 use super::blocks::{Blocks, Rounds, Task};
 use super::keys::{AHEAD, Items, Keys, Source, each_item};
-use super::lanes::{Addresses, Chains, LANES_MAX, Lanes};
+use super::lanes::{Addresses, Chains, LANES_MAX};
 use super::rounds::{OwnRounds, decrypt, each_part, encrypt, encrypt_each};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::{chunks, groups};
@@ -31,7 +31,7 @@ where
         let mut keys = S::ready(t, common.data());
         let form = self.form.known(Mode::Cbc, Direction::Decrypt);
         let items = Items::new(form, self.source, self.work, AHEAD);
-        each_item!(items, (own, parts) {
+        each_item!(items, (own, parts, _) {
             if S::EACH {
                 keys = S::ready(t, own.data());
             }
@@ -98,16 +98,34 @@ where
         let form = self.form.known(Mode::Cbc, Direction::Encrypt);
         // Lanes ask for as many items before any of them is begun.
         let items = Items::new(form, self.source, self.work, T::LANES);
-        let mut lanes = Lanes::new(items, T::LANES, common);
-        while let Some(count) = lanes.next() {
-            let chains = &mut lanes.chains;
-            match chains.in_step() {
-                4 => advance_all::<T, S, N, 1>(t, &keys, chains, count),
-                16 if T::LANES > 8 => advance_all::<T, S, N, 4>(t, &keys, chains, count),
-                _ => advance_all::<T, S, N, 2>(t, &keys, chains, count),
-            }
-            lanes.chains.leave_behind(count * BLOCK);
+        match items.strided() {
+            Ok(items) => side_by_side::<T, P, S, N>(t, &keys, common, items),
+            Err(items) => side_by_side::<T, P, S, N>(t, &keys, common, items),
         }
+    }
+}
+
+/// Encrypts `items` in [`Blocks::LANES`] lanes. Items and lanes are two variables: lanes are chosen by number, so they lie in memory, and all that is in
+/// one variable with them would too, what the compiler knows of the items' form included.
+#[inline(always)]
+fn side_by_side<'a, 'k, T, P, S, const N: usize>(
+    t: T,
+    keys: &S::Rounds<T>,
+    common: &'k Keys<()>,
+    mut items: Items<'a, P, S>,
+) where
+    T: Blocks,
+    P: Places<'a>,
+    S: Source<'k, (), N>,
+{
+    let mut chains = Chains::new(common);
+    while let Some(count) = chains.fill(&mut items, T::LANES) {
+        match chains.in_step() {
+            4 => advance_all::<T, S, N, 1>(t, keys, &mut chains, count),
+            16 if T::LANES > 8 => advance_all::<T, S, N, 4>(t, keys, &mut chains, count),
+            _ => advance_all::<T, S, N, 2>(t, keys, &mut chains, count),
+        }
+        chains.leave_behind(count * BLOCK);
     }
 }
 

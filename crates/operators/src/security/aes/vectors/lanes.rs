@@ -40,18 +40,10 @@ struct Rest<'a> {
     text: PhantomData<InOutBuf<'a, 'a, u8>>,
 }
 
-/// The items of a batch, as they come and go in lanes.
-pub(super) struct Lanes<'a, 'k, P, S, E> {
-    items: Items<'a, P, S>,
-    /// Lanes that may be busy, [`LANES_MAX`] at most.
-    limit: usize,
-    pub(super) chains: Chains<'a, 'k, E>,
-}
-
-impl<'a, 'k, P: Places<'a>, S, E: Extra> Lanes<'a, 'k, P, S, E> {
-    /// With `limit` lanes. `any` keys stand in lanes that never had an item.
+impl<'a, 'k, E: Extra> Chains<'a, 'k, E> {
+    /// Idle lanes. `any` keys stand in lanes that never had an item.
     #[inline(always)]
-    pub(super) fn new(items: Items<'a, P, S>, limit: usize, any: &'k Keys<E>) -> Self {
+    pub(super) fn new(any: &'k Keys<E>) -> Self {
         let none = Rest {
             from: std::ptr::null(),
             to: std::ptr::null_mut(),
@@ -59,43 +51,46 @@ impl<'a, 'k, P: Places<'a>, S, E: Extra> Lanes<'a, 'k, P, S, E> {
             text: PhantomData,
         };
         Self {
-            items,
-            limit: limit.min(LANES_MAX),
-            chains: Chains {
-                states: [[0; BLOCK]; LANES_MAX],
-                keys: [any; LANES_MAX],
-                texts: [none; LANES_MAX],
-                busy: 0,
-            },
+            states: [[0; BLOCK]; LANES_MAX],
+            keys: [any; LANES_MAX],
+            texts: [none; LANES_MAX],
+            busy: 0,
         }
     }
 
-    /// Gives idle lanes items, and says how many blocks all go forward now. Who asks again has done that: taken all lanes that are busy, or
-    /// more, so far, left the last blocks in `states`, and told the chains.
+    /// Gives idle lanes items, until `limit` lanes are busy, [`LANES_MAX`] at most, and says how many blocks all go forward now. Who asks again
+    /// has done that: taken all lanes that are busy, or more, so far, left the last blocks in `states`, and [left them behind](Self::leave_behind).
     #[inline(always)]
-    pub(super) fn next<const N: usize>(&mut self) -> Option<usize>
+    pub(super) fn fill<P, S, const N: usize>(
+        &mut self,
+        items: &mut Items<'a, P, S>,
+        limit: usize,
+    ) -> Option<usize>
     where
+        P: Places<'a>,
         S: Source<'k, E, N>,
     {
-        let chains = &mut self.chains;
-        while chains.busy < self.limit
-            && let Some((keys, parts, _)) = self.items.next()
+        // On the stack, the number would be read and written for each item.
+        let mut busy = self.busy;
+        while busy < limit.min(LANES_MAX)
+            && let Some((keys, parts, _)) = items.next()
         {
-            chains.take(parts, keys);
+            if self.take(busy, parts, keys) {
+                busy += 1;
+            }
         }
-        if chains.busy == 0 {
+        self.busy = busy;
+        if busy == 0 {
             return None;
         }
-        let left = chains.texts[..chains.busy].iter().map(|text| text.len);
+        let left = self.texts[..self.busy].iter().map(|text| text.len);
         let count = left.min().unwrap_or(0) / BLOCK;
-        for idle in chains.busy..chains.in_step() {
-            chains.copy(0, idle);
+        for idle in self.busy..self.in_step() {
+            self.copy(0, idle);
         }
         Some(count)
     }
-}
 
-impl<'a, 'k, E> Chains<'a, 'k, E> {
     /// Lanes that go forward together: those that have an item, and as many others as make four, eight or sixteen.
     #[inline(always)]
     pub(super) fn in_step(&self) -> usize {
@@ -127,23 +122,21 @@ impl<'a, 'k, E> Chains<'a, 'k, E> {
         addresses
     }
 
-    /// Gives an item, if it has any blocks, to the first idle lane.
+    /// Gives an item to an idle lane. False if the item has no blocks: the lane stays idle.
     #[inline(always)]
-    fn take(&mut self, parts: Parts<'a>, keys: &'k Keys<E>) {
+    fn take(&mut self, lane: usize, parts: Parts<'a>, keys: &'k Keys<E>) -> bool {
         let text = parts.text;
         let len = text.len();
-        if len > 0 {
-            let (from, to) = text.into_raw();
-            self.states[self.busy].copy_from_slice(parts.iv);
-            self.keys[self.busy] = keys;
-            self.texts[self.busy] = Rest {
-                from,
-                to,
-                len,
-                text: PhantomData,
-            };
-            self.busy += 1;
-        }
+        let (from, to) = text.into_raw();
+        self.states[lane].copy_from_slice(parts.iv);
+        self.keys[lane] = keys;
+        self.texts[lane] = Rest {
+            from,
+            to,
+            len,
+            text: PhantomData,
+        };
+        len > 0
     }
 
     /// Steps over `bytes` bytes, and puts the lanes that have any left to the front.

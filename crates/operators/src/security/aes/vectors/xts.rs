@@ -30,8 +30,9 @@ where
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) {
         let common = self.source.common().unwrap_or(const { &Keys::NONE });
-        let mut keys = S::ready(t, common.data());
-        let mut tweak_keys = S::ready(t.one(), common.extra.keys());
+        // Not `S::ready`: with the tweaks, too few registers are left for copies of all keys.
+        let mut keys = t.own(common.data());
+        let mut tweak_keys = t.one().own::<N>(common.extra.keys());
         let direction = match ENCRYPT {
             true => Direction::Encrypt,
             false => Direction::Decrypt,
@@ -40,8 +41,8 @@ where
         let mut items = Items::new(form, self.source, self.work, AHEAD);
         while let Some((own, parts, _)) = items.next() {
             if S::EACH {
-                keys = S::ready(t, own.data());
-                tweak_keys = S::ready(t.one(), own.extra.keys());
+                keys = t.own(own.data());
+                tweak_keys = t.one().own::<N>(own.extra.keys());
             }
             let iv = t.load_block(parts.iv.try_into().expect("sixteen bytes"));
             let tweak = encrypt_one(t.one(), &tweak_keys, iv);
