@@ -34,7 +34,7 @@ use super::packet::{
 use crate::entry::{Entry, own};
 use crate::implementation::Implementation;
 pub(crate) use code::Code;
-use kernel::OfBatch;
+use kernel::{OfBatch, OfFew};
 pub use packets::{ChecksumFill, ChecksumVerify, Verdict};
 
 /// The registry's line.
@@ -205,16 +205,12 @@ impl Kernel for Checksum {
             code if self.form == ChecksumForm::Plain && code.has_vectors() => {
                 out.fixed(&batch, 2, |batch, sums| {
                     let slots = sums.as_chunks_mut().0;
-                    if batch.len() < GROUP {
-                        // What prepares for many items takes longer than a few of them.
-                        for (i, slot) in slots.iter_mut().take(batch.len()).enumerate() {
-                            let bytes = batch.item(i);
-                            *slot = code.checksum(Piece { bytes, plus: 0 }).to_le_bytes();
-                        }
-                        return;
+                    // What prepares for many items takes longer than a few of them.
+                    match batch.len() < GROUP {
+                        true => code.enter(OfFew(batch, slots)),
+                        false => code.enter(OfBatch(batch, slots)),
                     }
-                    code.enter(OfBatch(batch, slots))
-                        .expect("a path with vectors");
+                    .expect("a path with vectors");
                 });
             }
             _ => self.groups(batch, out),
@@ -224,6 +220,8 @@ impl Kernel for Checksum {
 }
 
 impl Checksum {
+    /// Apart, because of a few plain items the room on the stack that this needs would take a good part of the time.
+    #[inline(never)]
     fn groups(&self, batch: Batch<'_>, mut out: BatchOut<'_>) {
         for first in (0..batch.len()).step_by(GROUP) {
             let count = GROUP.min(batch.len() - first);

@@ -36,6 +36,20 @@ impl Task for OfGroup<'_> {
     }
 }
 
+/// The checksum of each of a few items, into its slot.
+pub(super) struct OfFew<'a>(pub(super) &'a Batch<'a>, pub(super) &'a mut [[u8; 2]]);
+
+impl Task for OfFew<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lines>(self, lines: L) {
+        for (item, slot) in self.0.iter().zip(self.1) {
+            *slot = checksum(lines, item);
+        }
+    }
+}
+
 /// The checksum of each item, into its slot.
 pub(super) struct OfBatch<'a>(pub(super) &'a Batch<'a>, pub(super) &'a mut [[u8; 2]]);
 
