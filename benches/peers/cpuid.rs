@@ -21,6 +21,10 @@ pub fn hides() -> bool {
 }
 
 /// A leaf of `cpuid`, its subleaf if it has any, and the bits of EAX, EBX, ECX and EDX that a level takes away.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "other CPUs have no `cpuid` to answer")
+)]
 struct Hidden {
     leaf: u32,
     subleaf: Option<u32>,
@@ -97,6 +101,10 @@ const LEVELS: [(&str, &[Hidden]); 5] = [
 ];
 
 /// The bits that a CPU of the level at `at` has not, of one leaf.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "other CPUs have no `cpuid` to answer")
+)]
 fn lacks(at: usize, leaf: u32, subleaf: u32) -> [u32; 4] {
     let mut all = [0; 4];
     for (_, levels) in &LEVELS[..=at] {

@@ -56,8 +56,14 @@ fn keys_of_any_length_in_all_modes_of_aes() {
                 // Items and slots at a stride have loops of their own.
                 for first in [0, last] {
                     let (mut batch, mut session) = (Vec::new(), first);
-                    for _ in 0..40 {
-                        let item = contest.item(session, 160, &mut random);
+                    for i in 0..40 {
+                        let mut item = contest.item(session, 160, &mut random);
+                        // A wrong tag, where there are tags: refused among items that are not.
+                        if i % 5 == 4
+                            && let Some(last) = item.last_mut()
+                        {
+                            *last ^= 1;
+                        }
                         batch.push(contest.asked(item, false));
                         // Or none.
                         session = random.below(lens.len() + 1);

@@ -205,7 +205,7 @@ impl Kernel for Checksum {
             code if self.form == ChecksumForm::Plain && code.has_vectors() => {
                 out.fixed(&batch, 2, |batch, sums| {
                     let slots = sums.as_chunks_mut().0;
-                    // What prepares for many items takes longer than a few of them.
+                    // A few items are done sooner than many are prepared for.
                     match batch.len() < GROUP {
                         true => code.enter(OfFew(batch, slots)),
                         false => code.enter(OfBatch(batch, slots)),
@@ -220,7 +220,8 @@ impl Kernel for Checksum {
 }
 
 impl Checksum {
-    /// Apart, because of a few plain items the room on the stack that this needs would take a good part of the time.
+    /// Computes sixteen items at a time, on every path and in every form. Not inlined: to make room on the stack for its arrays would take a good part
+    /// of the time of a few plain items.
     #[inline(never)]
     fn groups(&self, batch: Batch<'_>, mut out: BatchOut<'_>) {
         for first in (0..batch.len()).step_by(GROUP) {

@@ -1,5 +1,5 @@
 //! The checksum's kernel, one for all instruction sets: of one run of bytes, of a run while it is copied, of sixteen items
-//! together, of a batch.
+//! together, of a few items, of a batch.
 //!
 //! Adding up across lanes takes longer than reading a short item. Sixteen are reduced together: each step joins two lines to
 //! one that holds half as many lanes of both, so that fifteen steps end with the sixteen sums side by side.

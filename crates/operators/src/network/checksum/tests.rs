@@ -259,6 +259,13 @@ fn items_longer_than_a_block_among_short_ones() {
     let right: Vec<_> = items.iter().map(|item| Some(another(item))).collect();
     for checksum in each(ChecksumForm::Plain) {
         assert_eq!(run(checksum, &items), right, "{checksum:?}");
+        // Fewer than are summed together.
+        let few = 16..22;
+        assert_eq!(
+            run(checksum, &items[few.clone()]),
+            right[few],
+            "{checksum:?}"
+        );
     }
 }
 

@@ -80,7 +80,7 @@ fn compress<const N: usize>(states: &mut [[u32; 8]; N], parts: &[[&[[u8; 64]]; N
                             let input = _mm_add_epi32(four, constants);
                             *cdgh = here(_mm_sha256rnds2_epu32(*cdgh, *abef, input));
                             if $group >= 3 && $group < 15 {
-                                let seven = seven_back(four, words[($group + 3) % 4]);
+                                let seven = _mm_alignr_epi8::<4>(four, words[($group + 3) % 4]);
                                 let sum = _mm_add_epi32(words[($group + 1) % 4], seven);
                                 words[($group + 1) % 4] = here(_mm_sha256msg2_epu32(sum, four));
                             }
@@ -127,25 +127,6 @@ fn here(mut vector: __m128i) -> __m128i {
         std::arch::asm!("/* {0} */", inout(xmm_reg) vector, options(nomem, nostack, preserves_flags));
     }
     vector
-}
-
-/// The four words that end seven places before the next one: `before`'s last three and `four`'s first one.
-///
-/// Written out, because the compiler makes two instructions and a copy of [`_mm_alignr_epi8`] by four bytes: 2 to 5 % of the time of 64 messages
-/// of 64 to 1,024 bytes on an AMD EPYC of family 25, model 1 (x86-64-v2, measured, in a test).
-#[inline]
-#[target_feature(enable = "ssse3")]
-fn seven_back(mut four: __m128i, before: __m128i) -> __m128i {
-    // SAFETY: one instruction on two registers, which this function's features have.
-    unsafe {
-        std::arch::asm!(
-            "palignr {0}, {1}, 4",
-            inout(xmm_reg) four,
-            in(xmm_reg) before,
-            options(pure, nomem, nostack, preserves_flags)
-        );
-    }
-    four
 }
 
 /// The sixteen words of a block, which are big endian there.

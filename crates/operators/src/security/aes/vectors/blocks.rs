@@ -12,7 +12,7 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     type Four: Copy + IndexMut<usize, Output = Self::Reg>;
     /// The instruction set's registers of a single block.
     type One: Blocks<One = Self::One>;
-    /// The round keys of one item, as they are fastest read: where they lie, or in registers.
+    /// Round keys as they are fastest read: where they lie, or in registers.
     type Own<'k, const N: usize>: Rounds<Self, N>;
     /// Registers of four blocks.
     const REGS: usize;
@@ -24,7 +24,7 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     /// Runs `task` in a function for which the compiler may use the instruction set.
     fn enter<K: Task<Self>>(self, task: K) -> K::Out;
     fn one(self) -> Self::One;
-    /// The round keys of one item.
+    /// Round keys, as [`Blocks::Own`] has them.
     fn own<const N: usize>(self, keys: &[[u8; 16]; N]) -> Self::Own<'_, N>;
     /// The lowest block.
     fn low(self, reg: Self::Reg) -> Block<Self>;

@@ -31,7 +31,7 @@ where
         let mut keys = S::ready(t, common.data());
         let form = self.form.known(Mode::Cbc, Direction::Decrypt);
         let items = Items::new(form, self.source, self.work, AHEAD);
-        each_item!(items, (own, parts, _) {
+        each_item!(items, (own, parts) {
             if S::EACH {
                 keys = S::ready(t, own.data());
             }
@@ -96,36 +96,18 @@ where
         let common = self.source.common().unwrap_or(const { &Keys::NONE });
         let keys = S::ready(t, common.data());
         let form = self.form.known(Mode::Cbc, Direction::Encrypt);
-        // Lanes ask for as many items before any of them is begun.
-        let items = Items::new(form, self.source, self.work, T::LANES);
-        match items.strided() {
-            Ok(items) => side_by_side::<T, P, S, N>(t, &keys, common, items),
-            Err(items) => side_by_side::<T, P, S, N>(t, &keys, common, items),
+        // Lanes ask for as many items before any of them is begun. The items are no part of the lanes, which lie in memory because code picks one
+        // by its number: the compiler would not know the form of items that lie there.
+        let mut items = Items::new(form, self.source, self.work, T::LANES);
+        let mut chains = Chains::new(common);
+        while let Some(count) = chains.fill(&mut items, T::LANES) {
+            match chains.in_step() {
+                4 => advance_all::<T, S, N, 1>(t, &keys, &mut chains, count),
+                16 if T::LANES > 8 => advance_all::<T, S, N, 4>(t, &keys, &mut chains, count),
+                _ => advance_all::<T, S, N, 2>(t, &keys, &mut chains, count),
+            }
+            chains.leave_behind(count * BLOCK);
         }
-    }
-}
-
-/// Encrypts `items` in [`Blocks::LANES`] lanes. Items and lanes are two variables: lanes are chosen by number, so they lie in memory, and all that is in
-/// one variable with them would too, what the compiler knows of the items' form included.
-#[inline(always)]
-fn side_by_side<'a, 'k, T, P, S, const N: usize>(
-    t: T,
-    keys: &S::Rounds<T>,
-    common: &'k Keys<()>,
-    mut items: Items<'a, P, S>,
-) where
-    T: Blocks,
-    P: Places<'a>,
-    S: Source<'k, (), N>,
-{
-    let mut chains = Chains::new(common);
-    while let Some(count) = chains.fill(&mut items, T::LANES) {
-        match chains.in_step() {
-            4 => advance_all::<T, S, N, 1>(t, keys, &mut chains, count),
-            16 if T::LANES > 8 => advance_all::<T, S, N, 4>(t, keys, &mut chains, count),
-            _ => advance_all::<T, S, N, 2>(t, keys, &mut chains, count),
-        }
-        chains.leave_behind(count * BLOCK);
     }
 }
 

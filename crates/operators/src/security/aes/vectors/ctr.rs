@@ -31,7 +31,7 @@ where
         let mut keys = S::ready(t, common.data());
         let form = self.form.known(Mode::Ctr, Direction::Encrypt);
         let items = Items::new(form, self.source, self.work, AHEAD);
-        each_item!(items, (own, parts, _) {
+        each_item!(items, (own, parts) {
             if S::EACH {
                 keys = S::ready(t, own.data());
             }

@@ -6,7 +6,7 @@ use dpb_core::{Direction, JobError};
 use super::blocks::{Block, Blocks, Rounds, Task};
 use super::counter::Counter;
 use super::hash::{Hash, Powers, SUMMANDS};
-use super::keys::{AHEAD, Items, Keys, Source, each_item};
+use super::keys::{AHEAD, Items, Keys, Source};
 use super::rounds::{each_part, encrypt, encrypt_one, last, round, rounds_from};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::groups;
@@ -35,8 +35,8 @@ where
             false => Direction::Decrypt,
         };
         let form = self.form.known(Mode::Gcm, direction);
-        let items = Items::new(form, self.source, self.work, AHEAD);
-        each_item!(items, (own, mut parts, outcome) {
+        let mut items = Items::new(form, self.source, self.work, AHEAD);
+        while let Some((own, mut parts, outcome)) = items.next() {
             if S::EACH {
                 keys = S::ready(t, own.data());
             }
@@ -65,7 +65,7 @@ where
                 parts.text.get_out().fill(0);
                 *outcome = Err(JobError::Malformed);
             }
-        });
+        }
     }
 }
 
@@ -113,7 +113,8 @@ impl<K, const N: usize> Item<'_, K, N> {
         // The counter, in four bytes behind the nonce, is one for the tag, and goes on from two for the text.
         let first = one.set_words([nonce[0], nonce[1] | 1 << 56]);
         let mut mask = encrypt_one(t, keys, first);
-        // The compiler would encrypt it where it is used, and copy all keys to the stack first: the text that is written may be theirs.
+        // Else the compiler encrypts it at the end, where it is used. For that it copies all keys to the stack, since for all it knows the text that is
+        // written changes them.
         one.pin(&mut mask);
         let counter = Counter::new(t, t.set_words(nonce), 0, 2);
 

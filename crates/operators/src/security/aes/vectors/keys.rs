@@ -327,18 +327,18 @@ impl<'a, P: Places<'a>, S> Items<'a, P, S> {
     }
 }
 
-/// Runs code for each item; once more for items at a stride, because the shortest are over in ten nanoseconds. A closure would not have the
-/// instruction set.
+/// Runs code for each item. The code is compiled a second time for items at a stride, because the shortest are over in ten nanoseconds. A closure
+/// would not have the instruction set.
 macro_rules! each_item {
-    ($items:expr, ($own:pat, $parts:pat, $outcome:pat) $code:block) => {
+    ($items:expr, ($own:ident, $parts:ident) $code:block) => {
         match $items.strided() {
             Ok(mut items) => {
-                while let Some(($own, $parts, $outcome)) = items.next() {
+                while let Some(($own, $parts, _)) = items.next() {
                     $code
                 }
             }
             Err(mut items) => {
-                while let Some(($own, $parts, $outcome)) = items.next() {
+                while let Some(($own, $parts, _)) = items.next() {
                     $code
                 }
             }

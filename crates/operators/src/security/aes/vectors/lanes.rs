@@ -58,8 +58,10 @@ impl<'a, 'k, E: Extra> Chains<'a, 'k, E> {
         }
     }
 
-    /// Gives idle lanes items, until `limit` lanes are busy, [`LANES_MAX`] at most, and says how many blocks all go forward now. Who asks again
-    /// has done that: taken all lanes that are busy, or more, so far, left the last blocks in `states`, and [left them behind](Self::leave_behind).
+    /// Gives items to idle lanes until `limit` are busy, [`LANES_MAX`] at most. Says how many blocks all go forward now; `None` if no lane is busy.
+    ///
+    /// Before the next call, the caller takes the busy lanes so far, or more of them, puts the last blocks into `states`, and calls
+    /// [`Self::leave_behind`].
     #[inline(always)]
     pub(super) fn fill<P, S, const N: usize>(
         &mut self,
@@ -70,7 +72,7 @@ impl<'a, 'k, E: Extra> Chains<'a, 'k, E> {
         P: Places<'a>,
         S: Source<'k, E, N>,
     {
-        // On the stack, the number would be read and written for each item.
+        // `self.busy` lies in memory: it would be read and written for each item.
         let mut busy = self.busy;
         while busy < limit.min(LANES_MAX)
             && let Some((keys, parts, _)) = items.next()
@@ -83,9 +85,9 @@ impl<'a, 'k, E: Extra> Chains<'a, 'k, E> {
         if busy == 0 {
             return None;
         }
-        let left = self.texts[..self.busy].iter().map(|text| text.len);
+        let left = self.texts[..busy].iter().map(|text| text.len);
         let count = left.min().unwrap_or(0) / BLOCK;
-        for idle in self.busy..self.in_step() {
+        for idle in busy..self.in_step() {
             self.copy(0, idle);
         }
         Some(count)

@@ -30,8 +30,8 @@ where
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) {
         let common = self.source.common().unwrap_or(const { &Keys::NONE });
-        // Not `S::ready`: with the tweaks, too few registers are left for copies of all keys.
-        let mut keys = t.own(common.data());
+        // Not `S::ready`, which copies a common key: with the tweaks, sixteen registers do not hold it. `own` copies keys only where there are more.
+        let mut keys = t.own::<N>(common.data());
         let mut tweak_keys = t.one().own::<N>(common.extra.keys());
         let direction = match ENCRYPT {
             true => Direction::Encrypt,
@@ -41,7 +41,7 @@ where
         let mut items = Items::new(form, self.source, self.work, AHEAD);
         while let Some((own, parts, _)) = items.next() {
             if S::EACH {
-                keys = t.own(own.data());
+                keys = t.own::<N>(own.data());
                 tweak_keys = t.one().own::<N>(own.extra.keys());
             }
             let iv = t.load_block(parts.iv.try_into().expect("sixteen bytes"));
