@@ -189,8 +189,8 @@ fn sum_up(parts: &[Part], tally: &Tally, start: Instant) -> Result<()> {
             Outcome::Passed => println!("passed   {name} ({took})"),
             Outcome::Skipped(why) => println!("skipped  {name}: {why}"),
             Outcome::Failed(why) => {
-                println!("FAILED   {name} ({took}): {why}");
-                failed.push(name.as_str());
+                println!("FAILED   {name} ({took})");
+                failed.push(format!("{name}: {why}"));
             }
         }
     }
@@ -199,6 +199,7 @@ fn sum_up(parts: &[Part], tally: &Tally, start: Instant) -> Result<()> {
     }
     println!("all of it took {}", built::seconds(start.elapsed()));
     println!("{tally}");
-    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    // The reasons are the last words, which are read first.
+    ensure!(failed.is_empty(), "failed:\n{}", failed.join("\n"));
     Ok(())
 }

@@ -35,11 +35,12 @@ const ROUND_TRIP_MS_MIN: f64 = 10.0;
 const TRANSFER_BYTES: u64 = 1 << 20;
 /// Frames of both transfers, at least.
 const FRAMES_MIN: u64 = 2 * TRANSFER_BYTES / 1448;
-const LIMIT: Duration = Duration::from_secs(300);
+/// Neither a guest nor the system between them is silent for longer.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
 /// Versions of the interface of plugins, of which each QEMU since 7.2 takes one.
 const PLUGIN_VERSIONS: [u32; 2] = [1, 2];
 /// Guests on virtual time run each nanosecond of it.
-const IN_STEPS_LIMIT: Duration = Duration::from_secs(1800);
+const IN_STEPS_SILENCE_MAX: Duration = Duration::from_secs(1800);
 
 /// The programs that are missing here, and what to install.
 pub(super) fn missing() -> Option<anyhow::Error> {
@@ -78,7 +79,7 @@ pub(super) fn run(kernel: &Kernel, all_is_built: bool) -> Result<()> {
     let setup = Setup {
         system: SYSTEM,
         awaits: "running with 2 real host(s)",
-        limit: LIMIT,
+        silence_max: SILENCE_MAX,
         machine: &machine,
     };
     let (said, record) = setup.run(kernel, &dpb(all_is_built)?, &folder)?;
@@ -101,7 +102,7 @@ pub(super) fn run_in_steps(kernel: &Kernel) -> Result<()> {
     let setup = Setup {
         system: &system,
         awaits: "guest `2`: ",
-        limit: IN_STEPS_LIMIT,
+        silence_max: IN_STEPS_SILENCE_MAX,
         machine: &in_steps,
     };
     let mut traces = Vec::new();
@@ -208,7 +209,7 @@ struct Setup<'a> {
     system: &'a str,
     /// Words that `dpb sim live` says when guests may come.
     awaits: &'a str,
-    limit: Duration,
+    silence_max: Duration,
     /// The machine, by the guest's number and by what `dpb sim live` has said.
     machine: &'a dyn Fn(usize, &str) -> Result<Machine>,
 }
@@ -230,7 +231,7 @@ impl Setup<'_> {
         let guests = [start(1)?, start(2)?];
         let mut said = BTreeMap::new();
         for (number, guest) in guests.into_iter().enumerate() {
-            let results = guest.finish(self.limit)?;
+            let results = guest.finish(self.silence_max)?;
             ensure!(
                 results.lines().any(|line| line.trim() == "end"),
                 "guest {} did not get to its end: {results:?}",
@@ -370,7 +371,7 @@ impl Network {
             child: shell::start(&mut command)?,
             folder: folder.to_owned(),
         };
-        let end = Instant::now() + LIMIT;
+        let end = Instant::now() + SILENCE_MAX;
         loop {
             let said = network.said()?;
             // A line that is whole.
