@@ -64,6 +64,7 @@ impl Blocks for ArmAes {
     type Own<'k, const N: usize> = [uint8x16_t; N];
     const REGS: usize = 4;
     const LANES: usize = 16;
+    const READS_AGAIN: bool = false;
 
     #[inline(always)]
     fn enter<K: Task<Self>>(self, task: K) -> K::Out {

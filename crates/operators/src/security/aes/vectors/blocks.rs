@@ -20,6 +20,9 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     const BYTES: usize = 64 / Self::REGS;
     /// Items that are encrypted side by side in CBC: as many as leave registers for the keys.
     const LANES: usize;
+    /// True if decryption in CBC reads the blocks before others once more, because a load costs less than what keeps them: memory for want of registers,
+    /// or an exchange of blocks between registers.
+    const READS_AGAIN: bool;
 
     /// Runs `task` in a function for which the compiler may use the instruction set.
     fn enter<K: Task<Self>>(self, task: K) -> K::Out;

@@ -46,9 +46,26 @@ where
                     added[i] = t.behind(before, blocks[i]);
                     before = blocks[i];
                 }
-                let blocks = decrypt(t, &keys, blocks);
+                let mut blocks = decrypt(t, &keys, blocks);
+                if T::READS_AGAIN {
+                    // All before the first store, which may be to where they lie.
+                    let read = text.get_in().as_flattened();
+                    for i in 0..W {
+                        for r in 0..T::REGS {
+                            let at = 64 * i + T::BYTES * r;
+                            added[i][r] = match at {
+                                0 => added[0][0],
+                                _ => t.load_reg(&read[at - BLOCK..]),
+                            };
+                        }
+                    }
+                    before = t.load(&text.get_in()[W - 1]);
+                }
                 for i in 0..W {
-                    t.store(&mut text.get_out()[i], t.xor4(blocks[i], added[i]));
+                    blocks[i] = t.xor4(blocks[i], added[i]);
+                }
+                for i in 0..W {
+                    t.store(&mut text.get_out()[i], blocks[i]);
                 }
             }
             if rest.len() > 64 {

@@ -196,6 +196,7 @@ macro_rules! one_block {
     ($Token:ident, $features:literal) => {
         impl Blocks for $Token {
             const LANES: usize = 8;
+            const READS_AGAIN: bool = true;
 
             by_names! {
                 $features, 2, 2, __m128i, 4, xmm_reg, stored;

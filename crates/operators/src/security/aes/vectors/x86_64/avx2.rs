@@ -10,6 +10,7 @@ use crate::security::aes::vectors::blocks::{Block, Blocks, Stored, Task};
 
 impl Blocks for VaesAvx2 {
     const LANES: usize = 16;
+    const READS_AGAIN: bool = true;
 
     by_names! {
         "avx2,vaes,vpclmulqdq,aes,pclmulqdq", 4, 4, __m256i, 2, ymm_reg, stored;

@@ -11,6 +11,7 @@ use crate::security::aes::vectors::rounds::broadcast;
 
 impl Blocks for Vaes {
     const LANES: usize = 16;
+    const READS_AGAIN: bool = false;
 
     by_names! {
         "avx512f,avx512bw,avx512vl,vaes,vpclmulqdq,aes,pclmulqdq", 4, 4, __m512i, 1, zmm_reg, registers;
