@@ -20,8 +20,8 @@ pub(super) trait Blocks: Copy + Send + Sync + 'static {
     const BYTES: usize = 64 / Self::REGS;
     /// Items that are encrypted side by side in CBC: as many as leave registers for the keys.
     const LANES: usize;
-    /// True if decryption in CBC reads the blocks before others once more, because a load costs less than what keeps them: memory for want of registers,
-    /// or an exchange of blocks between registers.
+    /// True if CBC's decryption loads the ciphertext a second time to add it, rather than keep it. Where registers are few, what is kept
+    /// goes through memory; in registers of two blocks, each block must move to the place behind it, which costs more than a load.
     const READS_AGAIN: bool;
 
     /// Runs `task` in a function for which the compiler may use the instruction set.
