@@ -8,10 +8,14 @@ iterations=50
 # The row under perftest's titles.
 row() { grep '^ [0-9]' "$1" | tail -n 1; }
 
-# True if perftest's programs could not tell the clock of the CPU, as they cannot beside other work, and have no figures therefore.
+# True if perftest's programs could not tell the clock of the CPU, as often beside other work, and have no figures therefore. Sweeps ask
+# for the clock at each size, and have figures of some.
 has_no_figures() {
-    grep -q 'Correlation coefficient' /tmp/server /tmp/client && return
-    [ $name = repeat-beside ] && ! grep -q '"tool":"perftest".*"bytes_per_s":{"values":\[[0-9]' /tmp/client.jsonl
+    case $name in
+        *-sweep-*) return 1 ;;
+        repeat-beside) ! grep -q '"tool":"perftest".*"bytes_per_s":{"values":\[[0-9]' /tmp/client.jsonl ;;
+        *) grep -q 'Correlation coefficient' /tmp/server /tmp/client ;;
+    esac
 }
 
 # Both sides; up to ten times, until perftest has figures.
