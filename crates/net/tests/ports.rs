@@ -15,7 +15,8 @@ use dpb_net::port::{AfPacket, AfXdp, Dated, Looped, Tap, ethernet_address, pair,
 mod support;
 
 use support::{
-    Rights, exchange, fill, frame, heap_frame, ip, is_inside, is_ours, make_link, receive, send,
+    Rights, be_silent_on, exchange, fill, frame, heap_frame, ip, is_inside, is_ours, make_link,
+    receive, send,
 };
 
 /// Says why a test is over: only rights that are missing, or a part of the kernel, are a reason.
@@ -358,7 +359,7 @@ fn an_interface_of_this_program() {
         Err(error) => return skip("interfaces of this program", &error),
     };
     assert_eq!(tap.name(), "dpb0");
-    ip("link set dpb0 addrgenmode none");
+    be_silent_on("dpb0");
     let mut socket = open("dpb0");
     exchange(&mut tap, &mut socket);
     exchange(&mut socket, &mut tap);
@@ -366,6 +367,9 @@ fn an_interface_of_this_program() {
     ip("link set dpb0 txqueuelen 50");
     ip("addr add 10.9.8.1/24 dev dpb0");
     ip("neigh add 10.9.8.2 lladdr 02:00:00:00:00:02 dev dpb0");
+    let mut came = Vec::new();
+    while tap.receive(&mut came, 64).expect("receives") > 0 {}
+    came.clear();
     let before = tap.stats();
     let kernel = UdpSocket::bind("10.9.8.1:5000").expect("the address is there");
     for _ in 0..400 {
@@ -373,7 +377,6 @@ fn an_interface_of_this_program() {
             .send_to(&[1; 100], "10.9.8.2:6000")
             .expect("a way there");
     }
-    let mut came = Vec::new();
     while tap.receive(&mut came, 64).expect("receives") > 0 {}
     let counted = tap.stats().since(&before);
     assert_eq!(counted.delivered.packets, came.len() as u64);

@@ -86,9 +86,15 @@ pub fn ip(words: &str) {
 pub fn make_link() {
     ip("link add left type veth peer name right");
     for end in ["left", "right"] {
-        ip(&format!("link set {end} addrgenmode none"));
-        ip(&format!("link set {end} up"));
+        be_silent_on(end);
     }
+}
+
+/// Brings an interface up without an IPv6 address: the kernel reports the groups of one that it has, and repeats it after a while. An interface that was up goes down first, which ends such reports.
+pub fn be_silent_on(interface: &str) {
+    ip(&format!("link set {interface} down"));
+    ip(&format!("link set {interface} addrgenmode none"));
+    ip(&format!("link set {interface} up"));
 }
 
 /// The type of a frame that is for experiments (IEEE 802).
