@@ -359,8 +359,10 @@ pub(crate) fn side_by_side(folder: &Path) -> Result<String> {
             }
         }
     }
-    let mut text = "# Operators beside their peers, CPU by CPU\n\nThe ratio to the fastest peer on each CPU whose output is no larger, from the records beside this \
-                    file; written by `cargo xtask bench --peers -- --record ../record`.\n\n"
+    let mut text = "# Operators beside their peers, CPU by CPU\n\nMeasured. A cell is the ratio to the fastest peer whose output is no larger: above 1 dpb is faster. A column is one CPU at one \
+                    level; its command, dpb's revision and the peers' versions are in its files. These differ between columns, so compare within a column. \
+                    At a masked level of a CPU of AMD's, libraries that ask the CPU themselves are left out, so the peers are fewer there. Written by \
+                    `cargo xtask bench --peers -- --record ../record`.\n\n"
         .to_owned();
     for (number, (file, machine)) in (1..).zip(&machines) {
         let _ = writeln!(text, "{number}. [{file}]({file}.md): {machine}");

@@ -183,6 +183,12 @@ fn conditions_columns_and_aggregates_agree() {
                 "{case:?}: {:?}",
                 record.outcome
             );
+            // A pace stands for a link that is not there.
+            assert_eq!(
+                record.evidence.kind() == "emulated",
+                case.contains(&"--link-gbps") || Evidence::of_this_cpu().kind() == "emulated",
+                "{case:?}"
+            );
         }
     }
 }

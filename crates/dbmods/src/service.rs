@@ -5,6 +5,9 @@ pub mod agent;
 pub mod client;
 pub mod compact;
 mod data_set;
+mod evidence;
 pub mod protocol;
 mod selectivity;
 pub mod usage;
+
+pub use evidence::evidence;

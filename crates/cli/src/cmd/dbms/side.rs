@@ -9,7 +9,10 @@ use dpb_dbmods::dbms::queries::TpchQuery;
 use dpb_dbmods::dbms::session::{AgentAt, Engine, Opening};
 use dpb_dbmods::dbms::source::{AgentSource, Pace};
 use dpb_dbmods::duckdb::spill::Spill;
-use dpb_dbmods::service::protocol::{FileFormat, Usage};
+use dpb_dbmods::service::{
+    self,
+    protocol::{FileFormat, Usage},
+};
 
 use super::process::{Answering, Ended, OwnAgent};
 use super::session::connect_unpaced;
@@ -143,13 +146,7 @@ impl Side {
         let Data::Agent(agent) = &self.data else {
             return Evidence::of_this_cpu();
         };
-        match (agent.source.emulated_by(), args.link.bits_per_s()) {
-            (Some(by), _) => Evidence::Emulated { by },
-            (None, 0) => Evidence::of_this_cpu(),
-            (None, _) => Evidence::Emulated {
-                by: format!("a link of {} Gbit/s by pacing", args.link.gbps()),
-            },
-        }
+        service::evidence(agent.source.emulated_by(), args.link.bits_per_s())
     }
 }
 

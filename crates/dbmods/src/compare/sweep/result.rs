@@ -2,7 +2,7 @@
 
 use dpb_core::measure::interference::Interference;
 use dpb_core::measure::statistics::{judge, median};
-use dpb_core::measure::{Check, Evidence, Outcome, Record};
+use dpb_core::measure::{Check, Outcome, Record};
 
 use super::{Contender, SweepTest, TASK};
 use crate::compare::run::SchemeRun;
@@ -11,6 +11,7 @@ use crate::compare::side::SchemeSide;
 use crate::query::sql;
 use crate::query::{Output, Query};
 use crate::schema::Schema;
+use crate::service;
 
 /// The result of one scheme in one test.
 #[derive(Clone, Debug)]
@@ -33,10 +34,8 @@ impl SchemeResult {
         let sweep = test.sweep;
         let transport = contender.side.as_ref().ok().map(SchemeSide::transport);
         let side = contender.side.as_ref().ok();
-        let emulated_by = side.and_then(SchemeSide::emulated_by);
-        let evidence = emulated_by.map_or_else(Evidence::of_this_cpu, |by| Evidence::Emulated {
-            by: by.to_owned(),
-        });
+        let emulated_by = side.and_then(SchemeSide::emulated_by).map(str::to_owned);
+        let evidence = service::evidence(emulated_by, sweep.link_bits_per_s);
         // Nothing is drawn at random: the generator of the data has its own fixed seeds, and schemes take turns.
         let mut record = Record::new(TASK, evidence, 0)
             .with("scheme", contender.scheme.name())
@@ -211,6 +210,8 @@ fn output_text(query: &Query, schema: &Schema) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dpb_core::Evidence;
+
     use super::*;
 
     #[test]
