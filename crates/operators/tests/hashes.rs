@@ -11,7 +11,7 @@ use dpb_core::{
 use dpb_operators::cpu::Cpu;
 use dpb_operators::cpu::Implementation;
 use dpb_operators::registry;
-use dpb_operators::security::hash::{Hash, Start, Starts};
+use dpb_operators::security::hash::{Hash, Key, Keying};
 use dpb_operators::security::hmac::Hmac;
 use dpb_operators::security::md5::Md5;
 use dpb_operators::security::sha1::Sha1;
@@ -196,7 +196,7 @@ fn assert_vectors<H: Hash>(files: &[&str], count: usize) {
         for path in available::<H>() {
             let hash = H::new(path).expect("available");
             let messages: Vec<&[u8]> = vectors.iter().map(|vector| &vector.message[..]).collect();
-            let digests = side_by_side(&hash, &messages);
+            let digests = side_by_side(&hash, Keying::None(&H::INITIAL), &messages);
             for (vector, digest) in vectors.iter().zip(digests) {
                 let len = vector.message.len();
                 assert_eq!(digest, vector.digest, "{path}, {len} bytes, side by side");
@@ -229,65 +229,75 @@ fn assert_codes<H: Hash>(file: &str, count: usize) {
     }
 }
 
-/// Every length up to 300, alone; as many as there may be lanes; and a batch of all lengths.
+/// Every length up to 300, alone; as many as there may be lanes; and a batch of all lengths. Digests, and HMAC's codes by a key for each.
 fn assert_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
     let bytes = bytes(300);
     let messages: Vec<&[u8]> = (0..=300).map(|len| &bytes[..len]).collect();
     let right: Vec<_> = messages.iter().map(|message| theirs(message)).collect();
+    let keys: Vec<OwnKey<H>> = (0..=300).map(|i| OwnKey::new(i as u8)).collect();
+    let codes = keys.iter().zip(&messages);
+    let codes: Vec<_> = codes
+        .map(|(key, message)| key.code(message, &theirs))
+        .collect();
+    let keys: Vec<&Key<H::State>> = keys.iter().map(|key| &key.states).collect();
     for path in available::<H>() {
         let hash = H::new(path).expect("available");
-        assert_eq!(side_by_side(&hash, &messages), right, "{path}");
+        let digests = |messages| side_by_side(&hash, Keying::None(&H::INITIAL), messages);
+        assert_eq!(digests(&messages), right, "{path}");
         for (message, right) in messages.iter().zip(&right) {
             let name = H::NAME;
             let len = message.len();
             assert_eq!(hash.digest(message), *right, "{name}, {path}, {len} bytes");
         }
         for count in 1..=70 {
-            let digests = side_by_side(&hash, &messages[300 - count..]);
-            assert_eq!(digests, right[300 - count..], "{path}, {count} messages");
+            let first = 300 - count;
+            assert_eq!(
+                digests(&messages[first..]),
+                right[first..],
+                "{path}, {count} messages"
+            );
+            let keying = Keying::Each(&keys[first..]);
+            let said = side_by_side(&hash, keying, &messages[first..]);
+            assert_eq!(said, codes[first..], "{path}, {count} codes");
         }
     }
     assert_equal_lengths::<H>(theirs);
 }
 
-/// Messages of one length, one right behind another, which end all at once; of lengths around the ends of blocks and of padding. All of them
-/// from the start, then each behind a block or two of its own, as under HMAC with a key for each session.
+/// Messages of one length, one right behind another, which end all at once; of lengths around the ends of blocks and of padding. Their
+/// digests, then what HMAC makes of them with a key for each and with one for all: the digest behind an outer block of the digest behind an inner one.
 fn assert_equal_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
     let bytes = bytes(70 * 260);
-    let before: Vec<Vec<u8>> = (0..70)
-        .map(|i| vec![i; (1 + usize::from(i) % 2) * H::BLOCK_BYTES])
-        .collect();
-    let starts = before.iter().map(|blocks| [H::start(), after::<H>(blocks)]);
-    let starts: Vec<[Start<H::State>; 2]> = starts.collect();
-    let starts: Vec<&[Start<H::State>; 2]> = starts.iter().collect();
+    let keys: Vec<OwnKey<H>> = (0..70).map(OwnKey::new).collect();
+    let states: Vec<&Key<H::State>> = keys.iter().map(|key| &key.states).collect();
     for len in [0, 1, 20, 55, 56, 64, 65, 111, 112, 128, 130, 256, 260] {
         let messages = || {
             let chunks = bytes.chunks(len.max(1)).take(70);
             chunks.map(move |chunk| &chunk[..len])
         };
         let right: Vec<u8> = messages().flat_map(&theirs).collect();
-        let whole = before.iter().zip(messages());
-        let whole = whole.map(|(blocks, message)| [&blocks[..], message].concat());
-        let right_behind: Vec<u8> = whole.flat_map(|whole| theirs(&whole)).collect();
+        let by_each = keys.iter().zip(messages());
+        let by_each = by_each.flat_map(|(key, message)| key.code(message, &theirs));
+        let by_each: Vec<u8> = by_each.collect();
+        let by_one = messages().flat_map(|message| keys[0].code(message, &theirs));
+        let by_one: Vec<u8> = by_one.collect();
         for path in available::<H>() {
             let hash = H::new(path).expect("available");
             for count in 1..=70 {
                 let items = Items::fixed(len as u32, count as u32);
                 let batch = Batch::new(&bytes[..len * count], &items).expect("inside");
                 let mut digests = vec![0; count * H::DIGEST_BYTES];
-                hash.each(Starts::One(&H::start()), batch, &mut digests);
+                hash.each(Keying::None(&H::INITIAL), batch, &mut digests);
                 let right = &right[..digests.len()];
                 assert_eq!(digests, right, "{path}, {count} messages of {len} bytes");
-                hash.each(Starts::Each(&starts[..count], 0), batch, &mut digests);
+                hash.each(Keying::One(states[0]), batch, &mut digests);
+                let right = &by_one[..digests.len()];
+                assert_eq!(digests, right, "{path}, {count} of {len} bytes, one key");
+                hash.each(Keying::Each(&states[..count]), batch, &mut digests);
+                let right = &by_each[..digests.len()];
                 assert_eq!(
                     digests, right,
-                    "{path}, {count} of {len} bytes, each a start"
-                );
-                let right = &right_behind[..digests.len()];
-                hash.each(Starts::Each(&starts[..count], 1), batch, &mut digests);
-                assert_eq!(
-                    digests, right,
-                    "{path}, {count} of {len} bytes behind others"
+                    "{path}, {count} of {len} bytes, a key for each"
                 );
                 // The same with other bytes between the messages.
                 let messages = messages().take(count);
@@ -299,23 +309,41 @@ fn assert_equal_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
                     count: count as u32,
                 });
                 let batch = Batch::new(&apart, &items).expect("inside");
-                hash.each(Starts::Each(&starts[..count], 1), batch, &mut digests);
+                hash.each(Keying::Each(&states[..count]), batch, &mut digests);
                 assert_eq!(digests, right, "{path}, {count} of {len} bytes apart");
             }
         }
     }
 }
 
-/// The start behind these blocks.
-fn after<H: Hash>(blocks: &[u8]) -> Start<H::State> {
-    Start {
-        state: blocks.chunks(H::BLOCK_BYTES).fold(H::INITIAL, H::after),
-        bytes: blocks.len() as u64,
+/// A key of HMAC, of whose padded blocks each has one byte's value throughout.
+struct OwnKey<H: Hash> {
+    states: Key<H::State>,
+    blocks: [Vec<u8>; 2],
+}
+
+impl<H: Hash> OwnKey<H> {
+    fn new(byte: u8) -> Self {
+        let blocks = [byte, !byte].map(|byte| vec![byte; H::BLOCK_BYTES]);
+        let [inner, outer] = blocks.each_ref().map(|block| H::after(H::INITIAL, block));
+        let states = Key { inner, outer };
+        Self { states, blocks }
+    }
+
+    /// The code of a message, by a hash function that is not dpb's.
+    fn code(&self, message: &[u8], theirs: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+        let [inner, outer] = &self.blocks;
+        let digest = theirs(&[inner, message].concat());
+        theirs(&[&outer[..], &digest].concat())
     }
 }
 
-/// The digests of a batch.
-fn side_by_side<H: Hash>(hash: &H, messages: &[&[u8]]) -> Vec<Vec<u8>> {
+/// The digests of a batch, or its codes.
+fn side_by_side<H: Hash>(
+    hash: &H,
+    keying: Keying<'_, H::State>,
+    messages: &[&[u8]],
+) -> Vec<Vec<u8>> {
     let mut end = 0;
     let ends = messages.iter().map(|message| {
         end += message.len() as u32;
@@ -325,7 +353,7 @@ fn side_by_side<H: Hash>(hash: &H, messages: &[&[u8]]) -> Vec<Vec<u8>> {
     let bytes = messages.concat();
     let batch = Batch::new(&bytes, &items).expect("items lie inside");
     let mut digests = vec![0; messages.len() * H::DIGEST_BYTES];
-    hash.each(Starts::One(&H::start()), batch, &mut digests);
+    hash.each(keying, batch, &mut digests);
     let digests = digests.chunks(H::DIGEST_BYTES);
     digests.map(<[u8]>::to_vec).collect()
 }

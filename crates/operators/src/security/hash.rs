@@ -1,7 +1,8 @@
 //! What the hash functions have in common: blocks, padding, many messages at once, and their kernels.
 //!
 //! MD5, SHA-1 and SHA-2 are built alike: a function takes a state forward by one block; the message's last block is padded
-//! and says how long the message was. HMAC starts from a state that has already taken a key's block in, see [`Start`].
+//! and says how long the message was. HMAC starts from a state that has already taken a key's block in, and hashes the digest once more, see
+//! [`Key`].
 
 pub(crate) mod lanes;
 pub(crate) mod settled;
@@ -49,72 +50,91 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
     /// If it is longer or shorter.
     fn after(state: Self::State, block: &[u8]) -> Self::State;
 
-    /// The digest of the bytes before its start and then the item, for each item. `digests` has room for all digests and no more.
-    fn each(&self, starts: Starts<'_, Self::State>, batch: Batch<'_>, digests: &mut [u8]);
+    /// The digest of each item, or its code. `digests` has room for all of them and no more.
+    fn each(&self, keying: Keying<'_, Self::State>, batch: Batch<'_>, digests: &mut [u8]);
 
     /// Makes the hash function on the best path of this CPU.
     fn best() -> Self {
         Self::new(Implementation::best(Self::PATHS)).expect("the best path is available")
     }
 
-    /// The start of a message that stands by itself.
-    fn start() -> Start<Self::State> {
-        Start {
-            state: Self::INITIAL,
-            bytes: 0,
-        }
-    }
-
     /// The digest of one message.
     fn digest(&self, message: &[u8]) -> Vec<u8> {
         let mut digest = vec![0; Self::DIGEST_BYTES];
         let batch = Batch::new(message, &Items::One).expect("one item is its input");
-        self.each(Starts::One(&Self::start()), batch, &mut digest);
+        self.each(Keying::None(&Self::INITIAL), batch, &mut digest);
         digest
     }
 }
 
-/// A point from which hashing begins.
+/// A key of HMAC (RFC 2104), as the hash function takes it in: it is as secret as the key.
+///
+/// It begins with a cache line, so that it lies in as few as it can.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Start<State> {
-    /// After the blocks that came before.
-    pub state: State,
-    /// The number of bytes before the state.
-    pub bytes: u64,
+#[repr(C, align(64))]
+pub struct Key<State> {
+    /// After the inner block, before the message.
+    pub inner: State,
+    /// After the outer block, before the inner digest.
+    pub outer: State,
 }
 
-/// The points from which hashing begins, for each item of a batch.
+/// What is made of each item of a batch: its digest, or its code under HMAC.
 #[derive(Clone, Copy, Debug)]
-pub enum Starts<'a, State> {
-    /// One point for all items.
-    One(&'a Start<State>),
-    /// A point for each item: of its two, as a key of HMAC has them, the one with this number.
-    Each(&'a [&'a [Start<State>; 2]], usize),
+pub enum Keying<'a, State> {
+    /// Digests, by no key: from [`Hash::INITIAL`].
+    None(&'a State),
+    /// Codes, by one key.
+    One(&'a Key<State>),
+    /// Codes, by a key for each item.
+    Each(&'a [&'a Key<State>]),
 }
 
-impl<'a, State> Starts<'a, State> {
-    /// The point from which item `i` begins.
+impl<'a, State> Keying<'a, State> {
+    /// The state before item `i`.
     ///
     /// # Panics
     /// It may, if there is no such item.
     #[inline]
-    pub fn of(self, i: usize) -> &'a Start<State> {
+    pub fn inner(self, i: usize) -> &'a State {
         match self {
-            Self::One(start) => start,
-            Self::Each(starts, which) => &starts[i][which],
+            Self::None(initial) => initial,
+            Self::One(key) => &key.inner,
+            Self::Each(keys) => &keys[i].inner,
         }
     }
 
-    /// The points from which the items `range` begin.
+    /// The state before the inner digest of item `i`; `None` without a key.
+    ///
+    /// # Panics
+    /// It may, if there is no such item.
+    #[inline]
+    pub fn outer(self, i: usize) -> Option<&'a State> {
+        match self {
+            Self::None(_) => None,
+            Self::One(key) => Some(&key.outer),
+            Self::Each(keys) => Some(&keys[i].outer),
+        }
+    }
+
+    /// The number of blocks before an item.
+    #[inline]
+    pub fn blocks_before(self) -> usize {
+        match self {
+            Self::None(_) => 0,
+            Self::One(_) | Self::Each(_) => 1,
+        }
+    }
+
+    /// The same for the items `range`.
     ///
     /// # Panics
     /// It may, if there are fewer.
     #[inline]
     pub fn part(self, range: Range<usize>) -> Self {
         match self {
-            Self::One(start) => Self::One(start),
-            Self::Each(starts, which) => Self::Each(&starts[range], which),
+            Self::Each(keys) => Self::Each(&keys[range]),
+            all => all,
         }
     }
 }
@@ -126,8 +146,10 @@ pub(crate) trait Function<const BLOCK: usize> {
     fn compress(state: &mut Self::State, block: &[u8; BLOCK]);
     /// The length of a message, in bits, as its last eight bytes have it.
     fn length(bits: u64) -> [u8; 8];
-    /// The state's words, as many as fit.
+    /// The state's words: the digest.
     fn write(state: &Self::State, digest: &mut [u8]);
+    /// The state whose words these are.
+    fn read(digest: &[u8]) -> Self::State;
 }
 
 /// The digest of each item, as an operator.
@@ -148,9 +170,8 @@ impl<H: Hash> Kernel for Digests<H> {
     }
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
-        let start = H::start();
         out.fixed(&batch, H::DIGEST_BYTES, |batch, digests| {
-            self.0.each(Starts::One(&start), *batch, digests);
+            self.0.each(Keying::None(&H::INITIAL), *batch, digests);
         });
         Ok(())
     }
@@ -194,6 +215,17 @@ fn put_length<const BLOCK: usize, F: Function<BLOCK>>(last: &mut [u8; BLOCK], to
     last[BLOCK - 8..].copy_from_slice(&F::length(total_bytes * 8));
 }
 
+/// The block that ends HMAC's outer hash: the inner digest behind a block of the key's.
+#[inline]
+fn outer_block<const BLOCK: usize, F: Function<BLOCK>>(inner: &F::State) -> [u8; BLOCK] {
+    let digest_bytes = size_of::<F::State>();
+    let mut block = [0; BLOCK];
+    F::write(inner, &mut block[..digest_bytes]);
+    block[digest_bytes] = 0x80;
+    put_length::<BLOCK, F>(&mut block, (BLOCK + digest_bytes) as u64);
+    block
+}
+
 /// Compares `hash` with the portable path: one message of each length to 5000 bytes, and up to forty messages.
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) fn agrees_with_portable<H: Hash>(hash: H) {
@@ -210,9 +242,9 @@ pub(crate) fn agrees_with_portable<H: Hash>(hash: H) {
             let items = Items::fixed(len, count);
             let batch = Batch::new(&bytes[..(len * count) as usize], &items).expect("inside");
             let mut digests = vec![0; count as usize * H::DIGEST_BYTES];
-            hash.each(Starts::One(&H::start()), batch, &mut digests);
+            hash.each(Keying::None(&H::INITIAL), batch, &mut digests);
             let mut right = vec![0; digests.len()];
-            oracle.each(Starts::One(&H::start()), batch, &mut right);
+            oracle.each(Keying::None(&H::INITIAL), batch, &mut right);
             assert_eq!(digests, right, "{count} messages of {len} bytes");
         }
     }

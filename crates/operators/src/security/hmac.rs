@@ -12,7 +12,7 @@ use dpb_core::{
     spec::{self, Domain, NO_FILE, Parameter},
 };
 
-use super::hash::{Hash, Start, Starts};
+use super::hash::{Hash, Key, Keying};
 use super::md5::Md5;
 use super::sessions::{self, Keyed, SESSIONS, Sessions, TOGETHER, Wanted};
 use super::sha1::Sha1;
@@ -51,9 +51,6 @@ pub(crate) const HMAC_SHA512: Entry = Entry {
     ..entry::<Sha512>()
 };
 
-/// Most inner digests that a scratch has room for: with them the longest ones take half of a small second-level cache.
-const DIGESTS_MAX: usize = 1024;
-
 /// HMAC over a hash function on one code path, with a key.
 ///
 /// What the key makes of the state is kept, so each item costs the blocks of the hash function's own and one more. That is
@@ -61,11 +58,8 @@ const DIGESTS_MAX: usize = 1024;
 #[derive(Clone)]
 pub struct Hmac<H: Hash> {
     hash: H,
-    key: Ready<H::State>,
+    key: Key<H::State>,
 }
-
-/// The states after a key's blocks: after its inner block, before the message; after its outer block, before the inner digest.
-type Ready<State> = [Start<State>; 2];
 
 impl<H: Hash> Hmac<H> {
     /// Makes the operator on the code path `path`, with a key of any length.
@@ -82,62 +76,33 @@ impl<H: Hash> Hmac<H> {
     pub fn code(&self, message: &[u8]) -> Vec<u8> {
         let mut code = vec![0; H::DIGEST_BYTES];
         let batch = Batch::new(message, &Items::One).expect("one item is its input");
-        self.each(&batch, &mut code, &mut Vec::new());
+        self.hash.each(Keying::One(&self.key), batch, &mut code);
         code
-    }
-
-    fn each(&self, batch: &Batch<'_>, codes: &mut [u8], digests: &mut Vec<u8>) {
-        let starts = self.key.each_ref().map(Starts::One);
-        if batch.len() <= DIGESTS_MAX {
-            return each(self.hash, starts, batch, codes, digests);
-        }
-        for (part, codes) in codes.chunks_mut(DIGESTS_MAX * H::DIGEST_BYTES).enumerate() {
-            let first = part * DIGESTS_MAX;
-            let batch = batch.part(first..first + codes.len() / H::DIGEST_BYTES);
-            each(self.hash, starts, &batch, codes, digests);
-        }
     }
 }
 
 /// Takes a key's blocks in.
-fn ready<H: Hash>(hash: H, key: &[u8]) -> Ready<H::State> {
+fn ready<H: Hash>(hash: H, key: &[u8]) -> Key<H::State> {
     // A key longer than a block is replaced by its digest; zeros fill the block.
     let mut block = match key.len() > H::BLOCK_BYTES {
         true => hash.digest(key),
         false => key.to_vec(),
     };
     block.resize(H::BLOCK_BYTES, 0);
-    [0x36, 0x5c].map(|pad: u8| {
+    let after = |pad: u8| {
         let padded: Vec<u8> = block.iter().map(|byte| byte ^ pad).collect();
-        Start {
-            state: H::after(H::INITIAL, &padded),
-            bytes: H::BLOCK_BYTES as u64,
-        }
-    })
-}
-
-/// The codes of all items, whose inner and outer hashes begin there. `digests` is room for the inner ones.
-fn each<H: Hash>(
-    hash: H,
-    [inner, outer]: [Starts<'_, H::State>; 2],
-    batch: &Batch<'_>,
-    codes: &mut [u8],
-    digests: &mut Vec<u8>,
-) {
-    digests.resize(codes.len(), 0);
-    hash.each(inner, *batch, digests);
-    let items = Items::fixed(H::DIGEST_BYTES as u32, batch.len() as u32);
-    let batch = Batch::new(digests, &items).expect("a digest for each item");
-    hash.each(outer, batch, codes);
+        H::after(H::INITIAL, &padded)
+    };
+    Key {
+        inner: after(0x36),
+        outer: after(0x5c),
+    }
 }
 
 impl<H: Hash> Kernel for Hmac<H> {
-    /// The inner digests.
-    type Scratch = Vec<u8>;
+    type Scratch = ();
 
-    fn scratch(&self) -> Vec<u8> {
-        Vec::with_capacity(DIGESTS_MAX * H::DIGEST_BYTES)
-    }
+    fn scratch(&self) {}
 
     fn shape(&self) -> OutputShape {
         OutputShape::Fixed(H::DIGEST_BYTES)
@@ -147,14 +112,9 @@ impl<H: Hash> Kernel for Hmac<H> {
         H::DIGEST_BYTES
     }
 
-    fn run(
-        &self,
-        batch: Batch<'_>,
-        out: BatchOut<'_>,
-        digests: &mut Vec<u8>,
-    ) -> Result<(), JobError> {
+    fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         out.fixed(&batch, H::DIGEST_BYTES, |batch, codes| {
-            self.each(batch, codes, digests);
+            self.hash.each(Keying::One(&self.key), *batch, codes);
         });
         Ok(())
     }
@@ -164,20 +124,20 @@ impl<H: Hash> Kernel for Hmac<H> {
 struct PerSession<H>(H);
 
 impl<H: Hash> sessions::KeyMaker for PerSession<H> {
-    type Key = Ready<H::State>;
+    type Key = Key<H::State>;
 
-    fn ready(&self, key: &[u8]) -> Result<Arc<Ready<H::State>>, SetupError> {
+    fn ready(&self, key: &[u8]) -> Result<Arc<Key<H::State>>, SetupError> {
         Ok(Arc::new(ready(self.0, key)))
     }
 }
 
 impl<H: Hash> Keyed for PerSession<H> {
-    /// The places of some items, their codes, and room for the inner digests.
-    type Scratch = (Picks, Vec<u8>, Vec<u8>);
+    /// The places of some items, and their codes.
+    type Scratch = (Picks, Vec<u8>);
 
     fn scratch(&self) -> Self::Scratch {
-        let codes = || Vec::with_capacity(TOGETHER * H::DIGEST_BYTES);
-        (Picks::with_capacity(TOGETHER), codes(), codes())
+        let codes = Vec::with_capacity(TOGETHER * H::DIGEST_BYTES);
+        (Picks::with_capacity(TOGETHER), codes)
     }
 
     fn dst_len(&self, _item_len: usize) -> usize {
@@ -197,17 +157,16 @@ impl<H: Hash> Keyed for PerSession<H> {
         wanted: Wanted<'_, Self::Key>,
         batch: &Batch<'_>,
         out: &mut BatchOut<'_>,
-        (picks, codes, digests): &mut Self::Scratch,
+        (picks, codes): &mut Self::Scratch,
     ) {
         let Some((keys, indices)) = wanted.all() else {
             return;
         };
         let keys = &keys[..indices.len()];
-        let starts = [0, 1].map(|which| Starts::Each(keys, which));
         let items = batch.pick(indices, NUMBER_BYTES, picks);
         let items = items.expect("each has its number");
         codes.resize(keys.len() * H::DIGEST_BYTES, 0);
-        each(self.0, starts, &items, codes, digests);
+        self.0.each(Keying::Each(keys), items, codes);
         for (code, &i) in codes.chunks_exact(H::DIGEST_BYTES).zip(indices) {
             let i = i as usize;
             out.slots[i][..H::DIGEST_BYTES].copy_from_slice(code);

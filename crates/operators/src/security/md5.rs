@@ -9,7 +9,7 @@ mod steps;
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::vectors::Sets;
-use super::hash::{self, Function, Hash, Starts, lanes};
+use super::hash::{self, Function, Hash, Keying, lanes};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
 
@@ -70,74 +70,74 @@ impl Hash for Md5 {
         state
     }
 
-    fn each(&self, starts: Starts<'_, [u32; 4]>, batch: Batch<'_>, digests: &mut [u8]) {
+    fn each(&self, keying: Keying<'_, [u32; 4]>, batch: Batch<'_>, digests: &mut [u8]) {
         let alone = chains::alone;
         // Lanes pay from five messages on.
         let is_few = batch.len() <= 4;
         match self.0 {
             Code::Portable => {
                 let portable = lanes::portable::<64, Self>;
-                lanes::serial::<64, Self>(portable, starts, batch, digests);
+                lanes::serial::<64, Self>(portable, keying, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof) if !is_few => match batch.len() {
                 ..=16 => {
                     let one = Sets::<_, 4, 16, 1>(proof);
-                    lanes::batch::<64, 16, Self, _>(one, 3, alone, starts, batch, digests);
+                    lanes::batch::<64, 16, Self, _>(one, 3, alone, keying, batch, digests);
                 }
                 17..=32 => {
                     let two = Sets::<_, 4, 16, 2>(proof);
-                    lanes::batch::<64, 32, Self, _>(two, 3, alone, starts, batch, digests);
+                    lanes::batch::<64, 32, Self, _>(two, 3, alone, keying, batch, digests);
                 }
                 _ => {
                     let four = Sets::<_, 4, 16, 4>(proof);
-                    lanes::batch::<64, 64, Self, _>(four, 3, alone, starts, batch, digests);
+                    lanes::batch::<64, 64, Self, _>(four, 3, alone, keying, batch, digests);
                 }
             },
             #[cfg(target_arch = "x86_64")]
             Code::Avx2(proof) if !is_few => match batch.len() {
                 ..=8 => {
                     let one = Sets::<_, 4, 8, 1>(proof);
-                    lanes::batch::<64, 8, Self, _>(one, 3, alone, starts, batch, digests);
+                    lanes::batch::<64, 8, Self, _>(one, 3, alone, keying, batch, digests);
                 }
                 // 25 to 32 messages take two turns either way, of which those of two sets are shorter.
                 9..=16 | 25..=32 => {
                     let two = Sets::<_, 4, 8, 2>(proof);
-                    lanes::batch::<64, 16, Self, _>(two, 3, alone, starts, batch, digests);
+                    lanes::batch::<64, 16, Self, _>(two, 3, alone, keying, batch, digests);
                 }
                 // Items of one length end together: what is left of full sets takes fewer, which are shorter.
                 33.. if !batch.len().is_multiple_of(24) && batch.contiguous().is_some() => {
                     let full = batch.len() / 24 * 24;
                     let (first, rest) = (0..full, full..batch.len());
                     let (of_first, of_rest) = digests.split_at_mut(full * Self::DIGEST_BYTES);
-                    self.each(starts.part(first.clone()), batch.part(first), of_first);
-                    self.each(starts.part(rest.clone()), batch.part(rest), of_rest);
+                    self.each(keying.part(first.clone()), batch.part(first), of_first);
+                    self.each(keying.part(rest.clone()), batch.part(rest), of_rest);
                 }
                 _ => {
                     let three = Sets::<_, 4, 8, 3>(proof);
-                    lanes::batch::<64, 24, Self, _>(three, 3, alone, starts, batch, digests);
+                    lanes::batch::<64, 24, Self, _>(three, 3, alone, keying, batch, digests);
                 }
             },
             #[cfg(target_arch = "x86_64")]
             Code::Sse42(proof) if !is_few => {
                 let three = Sets::<_, 4, 4, 3>(proof);
-                lanes::batch::<64, 12, Self, _>(three, 3, alone, starts, batch, digests);
+                lanes::batch::<64, 12, Self, _>(three, 3, alone, keying, batch, digests);
             }
             #[cfg(target_arch = "aarch64")]
             Code::Neon(proof) if !is_few => match batch.len() {
                 ..=8 => {
                     let two = Sets::<_, 4, 4, 2>(proof);
-                    lanes::batch::<64, 8, Self, _>(two, 3, alone, starts, batch, digests);
+                    lanes::batch::<64, 8, Self, _>(two, 3, alone, keying, batch, digests);
                 }
                 _ => {
                     let four = Sets::<_, 4, 4, 4>(proof);
-                    lanes::batch::<64, 16, Self, _>(four, 3, alone, starts, batch, digests);
+                    lanes::batch::<64, 16, Self, _>(four, 3, alone, keying, batch, digests);
                 }
             },
             _ => {
                 let chains = chains::Chains;
                 lanes::batch::<64, { chains::LANES }, Self, _>(
-                    chains, 2, alone, starts, batch, digests,
+                    chains, 2, alone, keying, batch, digests,
                 );
             }
         }
@@ -157,5 +157,10 @@ impl Function<64> for Md5 {
 
     fn write(state: &[u32; 4], digest: &mut [u8]) {
         digest.copy_from_slice(state.map(u32::to_le_bytes).as_flattened());
+    }
+
+    fn read(digest: &[u8]) -> [u32; 4] {
+        let words = digest.as_chunks().0;
+        std::array::from_fn(|i| u32::from_le_bytes(words[i]))
     }
 }

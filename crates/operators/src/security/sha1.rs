@@ -13,7 +13,7 @@ mod x86_64;
 use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::vectors::Sets;
-use super::hash::{self, Function, Hash, Starts, lanes};
+use super::hash::{self, Function, Hash, Keying, lanes};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
 
@@ -67,17 +67,17 @@ impl Hash for Sha1 {
         state
     }
 
-    fn each(&self, starts: Starts<'_, [u32; 5]>, batch: Batch<'_>, digests: &mut [u8]) {
+    fn each(&self, keying: Keying<'_, [u32; 5]>, batch: Batch<'_>, digests: &mut [u8]) {
         let portable = lanes::portable::<64, Self>;
         match self.0 {
-            Code::Portable => lanes::serial::<64, Self>(portable, starts, batch, digests),
+            Code::Portable => lanes::serial::<64, Self>(portable, keying, batch, digests),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, None) => {
                 lanes::batch::<64, 16, Self, _>(
                     Sets::<_, 5, 16, 1>(proof),
                     3,
                     portable,
-                    starts,
+                    keying,
                     batch,
                     digests,
                 );
@@ -90,7 +90,7 @@ impl Hash for Sha1 {
                     Sets::<_, 5, 16, 1>(proof),
                     5,
                     alone,
-                    starts,
+                    keying,
                     batch,
                     digests,
                 );
@@ -101,20 +101,20 @@ impl Hash for Sha1 {
                 let alone =
                     |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(one, state, parts);
                 let eight = Sets::<_, 5, 8, 1>(proof.avx2());
-                lanes::batch::<64, 8, Self, _>(eight, 5, alone, starts, batch, digests);
+                lanes::batch::<64, 8, Self, _>(eight, 5, alone, keying, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::ShaNi(proof) => {
                 let alone =
                     |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(proof, state, parts);
                 lanes::batch::<64, { x86_64::LANES }, Self, _>(
-                    proof, 2, alone, starts, batch, digests,
+                    proof, 2, alone, keying, batch, digests,
                 );
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx2(proof) => {
                 let one = Sets::<_, 5, 8, 1>(proof);
-                lanes::batch::<64, 8, Self, _>(one, 3, portable, starts, batch, digests);
+                lanes::batch::<64, 8, Self, _>(one, 3, portable, keying, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Sse42(proof) => {
@@ -122,7 +122,7 @@ impl Hash for Sha1 {
                     Sets::<_, 5, 4, 1>(proof),
                     3,
                     portable,
-                    starts,
+                    keying,
                     batch,
                     digests,
                 );
@@ -133,7 +133,7 @@ impl Hash for Sha1 {
                     Sets::<_, 5, 4, 1>(proof),
                     3,
                     portable,
-                    starts,
+                    keying,
                     batch,
                     digests,
                 );
@@ -144,7 +144,7 @@ impl Hash for Sha1 {
                     aarch64::alone(proof, state, parts)
                 };
                 lanes::batch::<64, { aarch64::LANES }, Self, _>(
-                    proof, 2, alone, starts, batch, digests,
+                    proof, 2, alone, keying, batch, digests,
                 );
             }
         }
@@ -164,6 +164,11 @@ impl Function<64> for Sha1 {
 
     fn write(state: &[u32; 5], digest: &mut [u8]) {
         digest.copy_from_slice(state.map(u32::to_be_bytes).as_flattened());
+    }
+
+    fn read(digest: &[u8]) -> [u32; 5] {
+        let words = digest.as_chunks().0;
+        std::array::from_fn(|i| u32::from_be_bytes(words[i]))
     }
 }
 

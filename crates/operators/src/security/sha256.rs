@@ -13,7 +13,7 @@ use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::lanes::Compress;
 use super::hash::vectors::{Sets, Vectors};
-use super::hash::{self, Function, Hash, Starts, lanes, sha2};
+use super::hash::{self, Function, Hash, Keying, lanes, sha2};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
 
@@ -79,17 +79,17 @@ impl Hash for Sha256 {
         state
     }
 
-    fn each(&self, starts: Starts<'_, [u32; 8]>, batch: Batch<'_>, digests: &mut [u8]) {
+    fn each(&self, keying: Keying<'_, [u32; 8]>, batch: Batch<'_>, digests: &mut [u8]) {
         let portable = lanes::portable::<64, Self>;
         match self.0 {
-            Code::Portable => lanes::serial::<64, Self>(portable, starts, batch, digests),
+            Code::Portable => lanes::serial::<64, Self>(portable, keying, batch, digests),
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, None) => {
                 let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
                     sha2::alone::alone(proof.avx2(), &K, portable, state, parts);
                 };
                 let one = Sets::<_, 8, 16, 1>(proof);
-                lanes::batch::<64, 16, Self, _>(one, 3, alone, starts, batch, digests);
+                lanes::batch::<64, 16, Self, _>(one, 3, alone, keying, batch, digests);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512(proof, Some(alone)) => {
@@ -99,7 +99,7 @@ impl Hash for Sha256 {
                     Sets::<_, 8, 16, 1>(proof),
                     7,
                     alone,
-                    starts,
+                    keying,
                     batch,
                     digests,
                 );
@@ -109,22 +109,22 @@ impl Hash for Sha256 {
                 let alone =
                     |state: &mut _, parts: lanes::Parts<'_, 64>| x86_64::alone(proof, state, parts);
                 lanes::batch::<64, { x86_64::LANES }, Self, _>(
-                    proof, 2, alone, starts, batch, digests,
+                    proof, 2, alone, keying, batch, digests,
                 );
             }
             #[cfg(target_arch = "x86_64")]
-            Code::Avx2(proof) => by_vectors::<_, 8>(proof, starts, batch, digests),
+            Code::Avx2(proof) => by_vectors::<_, 8>(proof, keying, batch, digests),
             #[cfg(target_arch = "x86_64")]
-            Code::Sse42(proof) => by_vectors::<_, 4>(proof, starts, batch, digests),
+            Code::Sse42(proof) => by_vectors::<_, 4>(proof, keying, batch, digests),
             #[cfg(target_arch = "aarch64")]
-            Code::Neon(proof) => by_vectors::<_, 4>(proof, starts, batch, digests),
+            Code::Neon(proof) => by_vectors::<_, 4>(proof, keying, batch, digests),
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha2(proof) => {
                 let alone = |state: &mut _, parts: lanes::Parts<'_, 64>| {
                     aarch64::alone(proof, state, parts)
                 };
                 lanes::batch::<64, { aarch64::LANES }, Self, _>(
-                    proof, 2, alone, starts, batch, digests,
+                    proof, 2, alone, keying, batch, digests,
                 );
             }
         }
@@ -136,7 +136,7 @@ impl Hash for Sha256 {
 #[inline(always)]
 fn by_vectors<P: Vectors<u32, N>, const N: usize>(
     proof: P,
-    starts: Starts<'_, [u32; 8]>,
+    keying: Keying<'_, [u32; 8]>,
     batch: Batch<'_>,
     digests: &mut [u8],
 ) where
@@ -146,7 +146,7 @@ fn by_vectors<P: Vectors<u32, N>, const N: usize>(
         let portable = lanes::portable::<64, Sha256>;
         sha2::alone::alone(proof, &K, portable, state, parts);
     };
-    lanes::batch::<64, N, Sha256, _>(Sets(proof), 3, alone, starts, batch, digests);
+    lanes::batch::<64, N, Sha256, _>(Sets(proof), 3, alone, keying, batch, digests);
 }
 
 impl Function<64> for Sha256 {
@@ -162,6 +162,11 @@ impl Function<64> for Sha256 {
 
     fn write(state: &[u32; 8], digest: &mut [u8]) {
         digest.copy_from_slice(state.map(u32::to_be_bytes).as_flattened());
+    }
+
+    fn read(digest: &[u8]) -> [u32; 8] {
+        let words = digest.as_chunks().0;
+        std::array::from_fn(|i| u32::from_be_bytes(words[i]))
     }
 }
 

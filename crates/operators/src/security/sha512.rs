@@ -11,7 +11,7 @@ use dpb_core::{Batch, HmacHash, SetupError, spec};
 
 use super::hash::lanes::Compress;
 use super::hash::vectors::{Sets, Vectors};
-use super::hash::{self, Function, Hash, Starts, lanes, sha2};
+use super::hash::{self, Function, Hash, Keying, lanes, sha2};
 use crate::entry::Entry;
 use crate::implementation::{Implementation, codes};
 
@@ -154,27 +154,27 @@ impl Hash for Sha512 {
         state
     }
 
-    fn each(&self, starts: Starts<'_, [u64; 8]>, batch: Batch<'_>, digests: &mut [u8]) {
+    fn each(&self, keying: Keying<'_, [u64; 8]>, batch: Batch<'_>, digests: &mut [u8]) {
         let portable = lanes::portable::<128, Self>;
         match self.0 {
-            Code::Portable => lanes::serial::<128, Self>(portable, starts, batch, digests),
+            Code::Portable => lanes::serial::<128, Self>(portable, keying, batch, digests),
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512(proof) => by_vectors::<_, 8>(proof, starts, batch, digests),
+            Code::Avx512(proof) => by_vectors::<_, 8>(proof, keying, batch, digests),
             #[cfg(target_arch = "x86_64")]
-            Code::Avx2(proof) => by_vectors::<_, 4>(proof, starts, batch, digests),
+            Code::Avx2(proof) => by_vectors::<_, 4>(proof, keying, batch, digests),
             #[cfg(target_arch = "x86_64")]
-            Code::Sse42(proof) => by_vectors::<_, 2>(proof, starts, batch, digests),
+            Code::Sse42(proof) => by_vectors::<_, 2>(proof, keying, batch, digests),
             #[cfg(target_arch = "aarch64")]
             Code::ArmSha512(proof) => {
                 let alone = |state: &mut _, parts: lanes::Parts<'_, 128>| {
                     aarch64::alone(proof, state, parts)
                 };
                 lanes::batch::<128, { aarch64::LANES }, Self, _>(
-                    proof, 2, alone, starts, batch, digests,
+                    proof, 2, alone, keying, batch, digests,
                 );
             }
             #[cfg(target_arch = "aarch64")]
-            Code::Neon(proof) => by_vectors::<_, 2>(proof, starts, batch, digests),
+            Code::Neon(proof) => by_vectors::<_, 2>(proof, keying, batch, digests),
         }
     }
 }
@@ -184,7 +184,7 @@ impl Hash for Sha512 {
 #[inline(always)]
 fn by_vectors<P: Vectors<u64, N>, const N: usize>(
     proof: P,
-    starts: Starts<'_, [u64; 8]>,
+    keying: Keying<'_, [u64; 8]>,
     batch: Batch<'_>,
     digests: &mut [u8],
 ) where
@@ -194,7 +194,7 @@ fn by_vectors<P: Vectors<u64, N>, const N: usize>(
         let portable = lanes::portable::<128, Sha512>;
         sha2::alone::alone(proof, &K, portable, state, parts);
     };
-    lanes::batch::<128, N, Sha512, _>(Sets(proof), 2, alone, starts, batch, digests);
+    lanes::batch::<128, N, Sha512, _>(Sets(proof), 2, alone, keying, batch, digests);
 }
 
 impl Function<128> for Sha512 {
@@ -210,5 +210,10 @@ impl Function<128> for Sha512 {
 
     fn write(state: &[u64; 8], digest: &mut [u8]) {
         digest.copy_from_slice(state.map(u64::to_be_bytes).as_flattened());
+    }
+
+    fn read(digest: &[u8]) -> [u64; 8] {
+        let words = digest.as_chunks().0;
+        std::array::from_fn(|i| u64::from_be_bytes(words[i]))
     }
 }

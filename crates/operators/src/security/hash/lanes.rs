@@ -7,16 +7,16 @@
 //! Items of one length end all at once: lanes then need no accounts, see [`alike`].
 
 use dpb_core::Batch;
-use dpb_core::prefetch::prefetch_item;
+use dpb_core::prefetch::prefetch_lines;
 
-use super::{Function, Start, Starts, pad, put_length};
+use super::{Function, Keying, outer_block, pad};
 
 /// An instruction set that takes `N` messages forward by the function `F`.
 pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize>:
     Copy
 {
     /// `N` states, as its instructions want them.
-    type States;
+    type States: Copy;
     /// The states of all lanes, which are the same.
     fn fill(self, state: &F::State) -> Self::States;
     /// Replaces the state of one lane.
@@ -25,13 +25,29 @@ pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize
     fn state(self, states: &Self::States, lane: usize) -> F::State;
     /// Takes each state forward by its blocks. All have the same number of blocks.
     fn compress(self, states: &mut Self::States, blocks: [&[[u8; BLOCK]]; N]);
-    /// The same with two lists of blocks, one after the other. One list may be empty, of all lanes.
+    /// Replaces inner states of HMAC by the codes' words: `outer`, taken forward by the block that holds the inner digest.
     #[inline(always)]
-    fn compress_both(self, states: &mut Self::States, parts: [[&[[u8; BLOCK]]; N]; 2]) {
+    fn outer(self, states: &mut Self::States, outer: &Self::States) {
+        let blocks: [_; N] =
+            std::array::from_fn(|lane| [outer_block::<BLOCK, F>(&self.state(states, lane))]);
+        *states = *outer;
+        self.compress(states, blocks.each_ref().map(|block| &block[..]));
+    }
+    /// Two lists of blocks, one after the other, of which one may be empty, of all lanes; then, under HMAC, the outer block.
+    #[inline(always)]
+    fn compress_all(
+        self,
+        states: &mut Self::States,
+        parts: [[&[[u8; BLOCK]]; N]; 2],
+        outer: Option<&Self::States>,
+    ) {
         for blocks in parts {
             if !blocks[0].is_empty() {
                 self.compress(states, blocks);
             }
+        }
+        if let Some(outer) = outer {
+            self.outer(states, outer);
         }
     }
 }
@@ -43,7 +59,7 @@ pub(crate) type Parts<'a, const BLOCK: usize> = [&'a [[u8; BLOCK]]; 2];
 /// One item after another: `alone` takes a state forward.
 pub(crate) fn serial<const BLOCK: usize, F: Function<BLOCK>>(
     alone: impl Fn(&mut F::State, Parts<'_, BLOCK>),
-    starts: Starts<'_, F::State>,
+    keying: Keying<'_, F::State>,
     batch: Batch<'_>,
     digests: &mut [u8],
 ) {
@@ -52,12 +68,26 @@ pub(crate) fn serial<const BLOCK: usize, F: Function<BLOCK>>(
     }
     let digests = digests.chunks_exact_mut(digests.len() / batch.len());
     for (i, digest) in digests.enumerate().take(batch.len()) {
-        let start = starts.of(i);
-        let mut state = start.state;
+        let mut state = *keying.inner(i);
         let mut lane = Lane::IDLE;
-        lane.begin::<F>(i, batch.item(i), start.bytes);
-        lane.finish::<F>(&alone, &mut state, digest);
+        lane.begin::<F>(i, batch.item(i), keying.blocks_before());
+        lane.finish::<F>(&alone, &mut state);
+        if let Some(outer) = keying.outer(i) {
+            outer_alone::<BLOCK, F>(&alone, &mut state, outer);
+        }
+        F::write(&state, digest);
     }
+}
+
+/// Replaces an inner state of HMAC by the code's words.
+fn outer_alone<const BLOCK: usize, F: Function<BLOCK>>(
+    alone: impl Fn(&mut F::State, Parts<'_, BLOCK>),
+    state: &mut F::State,
+    outer: &F::State,
+) {
+    let block = outer_block::<BLOCK, F>(state);
+    *state = *outer;
+    alone(state, [&[], &[block]]);
 }
 
 /// The blocks one by one, as the standard has it.
@@ -75,7 +105,7 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
     code: C,
     few: usize,
     alone: impl Fn(&mut F::State, Parts<'_, BLOCK>),
-    starts: Starts<'_, F::State>,
+    keying: Keying<'_, F::State>,
     batch: Batch<'_>,
     digests: &mut [u8],
 ) where
@@ -84,28 +114,22 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
 {
     let items = batch.len();
     if items < few {
-        return serial::<BLOCK, F>(alone, starts, batch, digests);
+        return serial::<BLOCK, F>(alone, keying, batch, digests);
     }
     let len = batch.longest();
     if batch.contiguous().is_some() || batch.bytes() == len * items {
-        return alike::<BLOCK, N, F, C>((code, few, alone), starts, batch, len, digests);
+        return alike::<BLOCK, N, F, C>((code, few, alone), keying, batch, len, digests);
     }
     let digest_bytes = digests.len() / items;
     let digest = |item: usize| item * digest_bytes..(item + 1) * digest_bytes;
     let mut waiting = N.min(items)..items;
-    let mut states = code.fill(&starts.of(0).state);
+    let mut states = states_of::<BLOCK, N, F, C>(code, N.min(items), |lane| keying.inner(lane));
     let mut lanes = [const { Lane::IDLE }; N];
     // Of each lane, the blocks to the end of its message's full ones or of its tail. Side by side, so that the fewest are found at once.
     let mut left = [IDLE; N];
     for (item, (lane, left)) in lanes.iter_mut().zip(&mut left).enumerate().take(items) {
-        let start = starts.of(item);
-        lane.begin::<F>(item, batch.item(item), start.bytes);
+        lane.begin::<F>(item, batch.item(item), keying.blocks_before());
         *left = lane.left().len();
-    }
-    if let Starts::Each(..) = starts {
-        for lane in 1..N.min(items) {
-            code.set(&mut states, lane, &starts.of(lane).state);
-        }
     }
     let mut busy = N.min(items);
     while busy >= few {
@@ -132,24 +156,82 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
             }
             F::write(&code.state(&states, i), &mut digests[digest(lane.item)]);
             if let Some(next) = waiting.next() {
-                let start = starts.of(next);
-                lane.begin::<F>(next, batch.item(next), start.bytes);
+                lane.begin::<F>(next, batch.item(next), keying.blocks_before());
                 left[i] = lane.left().len();
-                code.set(&mut states, i, &start.state);
+                code.set(&mut states, i, keying.inner(next));
             } else {
                 left[i] = IDLE;
                 busy -= 1;
             }
         }
     }
-    finish_each::<BLOCK, N, F, C>((code, &states), &lanes, alone, digests, digest_bytes);
+    finish_each::<BLOCK, N, F, C>((code, &states), &lanes, &alone, digests, digest_bytes);
+    if !matches!(keying, Keying::None(_)) {
+        outer_each::<BLOCK, N, F, C>((code, few, alone), keying, digests, digest_bytes);
+    }
+}
+
+/// Replaces all inner digests of HMAC by codes, `N` at a time.
+fn outer_each<const BLOCK: usize, const N: usize, F, C>(
+    (code, few, alone): (C, usize, impl Fn(&mut F::State, Parts<'_, BLOCK>)),
+    keying: Keying<'_, F::State>,
+    digests: &mut [u8],
+    digest_bytes: usize,
+) where
+    F: Function<BLOCK>,
+    C: Compress<F, BLOCK, N>,
+{
+    for (group, digests) in digests.chunks_mut(N * digest_bytes).enumerate() {
+        let count = digests.len() / digest_bytes;
+        let outer = |lane| keying.outer(group * N + lane).expect("a key");
+        if count < few {
+            for (lane, digest) in digests.chunks_exact_mut(digest_bytes).enumerate() {
+                let mut state = F::read(digest);
+                outer_alone::<BLOCK, F>(&alone, &mut state, outer(lane));
+                F::write(&state, digest);
+            }
+            continue;
+        }
+        let outer = states_of::<BLOCK, N, F, C>(code, count, outer);
+        let mut states = outer;
+        for (lane, digest) in digests.chunks_exact(digest_bytes).enumerate() {
+            code.set(&mut states, lane, &F::read(digest));
+        }
+        code.outer(&mut states, &outer);
+        for (lane, digest) in digests.chunks_exact_mut(digest_bytes).enumerate() {
+            F::write(&code.state(&states, lane), digest);
+        }
+    }
+}
+
+/// States of `count` lanes, in the others that of the first.
+#[inline(always)]
+fn states_of<'a, const BLOCK: usize, const N: usize, F, C>(
+    code: C,
+    count: usize,
+    of: impl Fn(usize) -> &'a F::State,
+) -> C::States
+where
+    F: Function<BLOCK, State: 'a>,
+    C: Compress<F, BLOCK, N>,
+{
+    let first = of(0);
+    let mut states = code.fill(first);
+    for lane in 1..count {
+        // One state for all is filled in already.
+        let state = of(lane);
+        if !std::ptr::eq(state, first) {
+            code.set(&mut states, lane, state);
+        }
+    }
+    states
 }
 
 /// [`batch`] of items that are `len` bytes long each: `N` begin and end together, then the next `N`.
 #[inline(always)]
 fn alike<const BLOCK: usize, const N: usize, F, C>(
     (code, few, alone): (C, usize, impl Fn(&mut F::State, Parts<'_, BLOCK>)),
-    starts: Starts<'_, F::State>,
+    keying: Keying<'_, F::State>,
     batch: Batch<'_>,
     len: usize,
     digests: &mut [u8],
@@ -159,17 +241,16 @@ fn alike<const BLOCK: usize, const N: usize, F, C>(
 {
     let digest_bytes = digests.len() / batch.len();
     let rest_bytes = len % BLOCK;
-    let is_one_tail = rest_bytes == 0 && matches!(starts, Starts::One(_));
+    let is_one_tail = rest_bytes == 0;
+    let bytes = (keying.blocks_before() * BLOCK + len) as u64;
     let mut tails = [[[0; BLOCK]; 2]; N];
     let mut tail_blocks = 0;
-    // The number of bytes that each tail ends with.
-    let mut said = [0; N];
     for first in (0..batch.len()).step_by(N) {
         let count = N.min(batch.len() - first);
         if count < few {
             let rest = first..batch.len();
-            let (starts, batch) = (starts.part(rest.clone()), batch.part(rest));
-            return serial::<BLOCK, F>(alone, starts, batch, &mut digests[first * digest_bytes..]);
+            let (keying, batch) = (keying.part(rest.clone()), batch.part(rest));
+            return serial::<BLOCK, F>(alone, keying, batch, &mut digests[first * digest_bytes..]);
         }
         // Lanes without an item do the first one's work. Each is asked for once, because its place may follow from several rules.
         let item = |lane: usize| first + if lane < count { lane } else { 0 };
@@ -178,63 +259,41 @@ fn alike<const BLOCK: usize, const N: usize, F, C>(
         for (lane, (full, rest)) in full.iter_mut().zip(&mut rests).enumerate() {
             (*full, *rest) = batch.item(item(lane)).as_chunks();
         }
-        let mut states = code.fill(&starts.of(first).state);
-        if let Starts::Each(..) = starts {
-            for lane in 1..count {
-                code.set(&mut states, lane, &starts.of(first + lane).state);
-            }
+        let mut states =
+            states_of::<BLOCK, N, F, C>(code, count, |lane| keying.inner(first + lane));
+        if let Keying::Each(keys) = keying {
             // Those of thousands of sessions do not fit in the cache that is near.
-            for next in (first + count..batch.len()).take(N) {
-                prefetch_whole(starts.of(next));
+            for key in keys[first + count..].iter().take(N) {
+                prefetch_lines(std::slice::from_ref(*key), 0);
             }
         }
-        // Only the first tails are padded: in later ones, just what differs is written. A length that is there already is not: the load of a
-        // vector would wait for a store of a part of it.
+        // Only the first tails are padded: in later ones, just what differs is written.
         if tail_blocks == 0 {
             let padded = if is_one_tail { 1 } else { N };
-            for (lane, tail) in tails.iter_mut().enumerate().take(padded) {
-                said[lane] = starts.of(item(lane)).bytes + len as u64;
-                tail_blocks = pad::<BLOCK, F>(tail, rests[lane], said[lane]);
+            for (tail, rest) in tails.iter_mut().zip(rests).take(padded) {
+                tail_blocks = pad::<BLOCK, F>(tail, rest, bytes);
             }
         } else if !is_one_tail {
-            for (lane, tail) in tails.iter_mut().enumerate().take(count) {
-                copy(&mut tail.as_flattened_mut()[..rest_bytes], rests[lane]);
-                let bytes = starts.of(item(lane)).bytes + len as u64;
-                if bytes != said[lane] {
-                    said[lane] = bytes;
-                    put_length::<BLOCK, F>(&mut tail[tail_blocks - 1], bytes);
-                }
+            for (tail, rest) in tails.iter_mut().zip(rests).take(count) {
+                tail.as_flattened_mut()[..rest_bytes].copy_from_slice(rest);
             }
         }
         let mut last: [&[[u8; BLOCK]]; N] = [&[]; N];
         for (lane, last) in last.iter_mut().enumerate() {
             *last = &tails[if is_one_tail { 0 } else { lane }][..tail_blocks];
         }
-        code.compress_both(&mut states, [full, last]);
+        let outer = match keying {
+            Keying::None(_) => None,
+            _ => {
+                let outer = |lane| keying.outer(first + lane).expect("a key");
+                Some(states_of::<BLOCK, N, F, C>(code, count, outer))
+            }
+        };
+        code.compress_all(&mut states, [full, last], outer.as_ref());
         let digests = digests[first * digest_bytes..].chunks_exact_mut(digest_bytes);
         for (lane, digest) in digests.enumerate().take(count) {
             F::write(&code.state(&states, lane), digest);
         }
-    }
-}
-
-/// Asks for the lines that hold a start, which are two at most: its first bytes, and its last ones, which say how many came before.
-#[inline(always)]
-fn prefetch_whole<State>(start: &Start<State>) {
-    const { assert!(size_of::<Start<State>>() <= 128) };
-    prefetch_item(std::slice::from_ref(start), 0);
-    prefetch_item(std::slice::from_ref(&start.bytes), 0);
-}
-
-/// Copies as many bytes. The lengths of digests, which HMAC hashes once more, are known to the compiler: no calls.
-#[inline(always)]
-fn copy(to: &mut [u8], from: &[u8]) {
-    match from.len() {
-        16 => to[..16].copy_from_slice(&from[..16]),
-        20 => to[..20].copy_from_slice(&from[..20]),
-        32 => to[..32].copy_from_slice(&from[..32]),
-        64 => to[..64].copy_from_slice(&from[..64]),
-        _ => to.copy_from_slice(from),
     }
 }
 
@@ -254,8 +313,9 @@ fn finish_each<const BLOCK: usize, const N: usize, F, C>(
     for (i, lane) in lanes.iter().enumerate() {
         if !lane.left().is_empty() {
             let mut state = code.state(states, i);
+            lane.finish::<F>(&alone, &mut state);
             let digest = lane.item * digest_bytes..(lane.item + 1) * digest_bytes;
-            lane.finish::<F>(&alone, &mut state, &mut digests[digest]);
+            F::write(&state, &mut digests[digest]);
         }
     }
 }
@@ -283,14 +343,15 @@ impl<'a, const BLOCK: usize> Lane<'a, BLOCK> {
         tail_end: 0,
     };
 
-    /// Takes a message on. `before`: how many bytes were hashed before it.
+    /// Takes a message on, behind so many blocks.
     #[inline]
-    fn begin<F: Function<BLOCK>>(&mut self, item: usize, message: &'a [u8], before: u64) {
+    fn begin<F: Function<BLOCK>>(&mut self, item: usize, message: &'a [u8], blocks_before: usize) {
         let (full, rest) = message.as_chunks::<BLOCK>();
         self.item = item;
         self.full = full;
         self.tail_at = 0;
-        self.tail_end = pad::<BLOCK, F>(&mut self.tail, rest, before + message.len() as u64);
+        let bytes = blocks_before * BLOCK + message.len();
+        self.tail_end = pad::<BLOCK, F>(&mut self.tail, rest, bytes as u64);
     }
 
     /// The next blocks; none if the message is done.
@@ -315,9 +376,7 @@ impl<'a, const BLOCK: usize> Lane<'a, BLOCK> {
         &self,
         alone: impl Fn(&mut F::State, Parts<'_, BLOCK>),
         state: &mut F::State,
-        digest: &mut [u8],
     ) {
         alone(state, [self.full, &self.tail[self.tail_at..self.tail_end]]);
-        F::write(state, digest);
     }
 }

@@ -119,6 +119,10 @@ pub(crate) trait Steps<const BLOCK: usize, const WORDS: usize>:
     type Word: Copy + 'static;
     /// True if the words of a block begin with their highest byte.
     const BIG_ENDIAN: bool;
+    /// The word that begins with the bit behind a message's end.
+    const MARK: Self::Word;
+    /// The last two words of HMAC's outer block: how many bits the key's block and the inner digest have.
+    const OUTER_BITS: [Self::Word; 2];
 
     /// All steps of a block, for `SETS` times `N` messages, without the sum with the state before. Always inlined.
     fn steps<V: Vectors<Self::Word, N>, const N: usize, const SETS: usize>(
@@ -175,18 +179,36 @@ where
     fn compress(self, States(states): &mut Self::States, blocks: [&[[u8; BLOCK]]; ALL]) {
         const { assert!(ALL == N * SETS, "the lanes of all sets") };
         let blocks = blocks.as_chunks().0.try_into().expect("so many sets");
-        self.0
-            .enter(Forward::<F, BLOCK, WORDS, N, SETS> { states, blocks });
+        self.0.enter(Forward::<F, BLOCK, WORDS, N, SETS> {
+            states,
+            by: By::Blocks(blocks),
+        });
+    }
+
+    #[inline(always)]
+    fn outer(self, States(states): &mut Self::States, States(outer): &Self::States) {
+        self.0.enter(Forward::<F, BLOCK, WORDS, N, SETS> {
+            states,
+            by: By::Digest(outer),
+        });
     }
 }
 
-/// States to be taken forward by blocks.
+/// States to be taken forward.
 struct Forward<'a, F, const BLOCK: usize, const WORDS: usize, const N: usize, const SETS: usize>
 where
     F: Steps<BLOCK, WORDS>,
 {
     states: &'a mut [[[F::Word; N]; WORDS]; SETS],
-    blocks: &'a [[&'a [[u8; BLOCK]]; N]; SETS],
+    by: By<'a, F::Word, BLOCK, WORDS, N, SETS>,
+}
+
+/// What takes states forward.
+enum By<'a, W, const BLOCK: usize, const WORDS: usize, const N: usize, const SETS: usize> {
+    /// Blocks of each message.
+    Blocks(&'a [[&'a [[u8; BLOCK]]; N]; SETS]),
+    /// HMAC's outer block, which holds the inner digest: the states are inner ones, and these before it.
+    Digest(&'a [[[W; N]; WORDS]; SETS]),
 }
 
 impl<F, P, const BLOCK: usize, const WORDS: usize, const N: usize, const SETS: usize> Work<P>
@@ -195,24 +217,39 @@ where
     F: Steps<BLOCK, WORDS>,
     P: Vectors<F::Word, N>,
 {
+    /// Both kinds of blocks take the same code: twice as much would not fit where a CPU keeps decoded instructions.
     #[inline(always)]
     fn run(self, v: P) {
-        let zero = v.zero();
-        let mut now = [[zero; SETS]; WORDS];
-        for (set, states) in self.states.iter().enumerate() {
-            for (vectors, words) in now.iter_mut().zip(states) {
-                vectors[set] = v.load(words);
-            }
-        }
+        let mut now = load::<_, P, WORDS, N, SETS>(v, self.states);
         // Made once: cleared for each block, they are a call of `memset`.
-        let mut words = [[zero; 16]; SETS];
-        for at in 0..self.blocks[0][0].len() {
-            for (words, blocks) in words.iter_mut().zip(self.blocks) {
-                *words = v.words(blocks, at);
-                if F::BIG_ENDIAN {
-                    for word in words {
-                        *word = v.swap(*word);
+        let mut words = [[v.zero(); 16]; SETS];
+        let blocks = match self.by {
+            By::Blocks(blocks) => blocks[0][0].len(),
+            By::Digest(_) => 1,
+        };
+        for at in 0..blocks {
+            match self.by {
+                By::Blocks(blocks) => {
+                    for (words, blocks) in words.iter_mut().zip(blocks) {
+                        *words = v.words(blocks, at);
+                        if F::BIG_ENDIAN {
+                            for word in words {
+                                *word = v.swap(*word);
+                            }
+                        }
                     }
+                }
+                By::Digest(outer) => {
+                    // The block's words are the inner state's, as they are.
+                    for (set, words) in words.iter_mut().enumerate() {
+                        for (word, inner) in words.iter_mut().zip(&now) {
+                            *word = inner[set];
+                        }
+                        words[WORDS] = v.splat(F::MARK);
+                        words[14] = v.splat(F::OUTER_BITS[0]);
+                        words[15] = v.splat(F::OUTER_BITS[1]);
+                    }
+                    now = load::<_, P, WORDS, N, SETS>(v, outer);
                 }
             }
             let before = now;
@@ -229,4 +266,22 @@ where
             }
         }
     }
+}
+
+/// States, from memory.
+#[inline(always)]
+fn load<W, P, const WORDS: usize, const N: usize, const SETS: usize>(
+    v: P,
+    states: &[[[W; N]; WORDS]; SETS],
+) -> [[P::V; SETS]; WORDS]
+where
+    P: Vectors<W, N>,
+{
+    let mut now = [[v.zero(); SETS]; WORDS];
+    for (set, states) in states.iter().enumerate() {
+        for (vectors, words) in now.iter_mut().zip(states) {
+            vectors[set] = v.load(words);
+        }
+    }
+    now
 }

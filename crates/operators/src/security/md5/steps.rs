@@ -6,6 +6,8 @@ use crate::security::hash::vectors::{Steps, Vectors};
 impl Steps<64, 4> for Md5 {
     type Word = u32;
     const BIG_ENDIAN: bool = false;
+    const MARK: u32 = 0x80;
+    const OUTER_BITS: [u32; 2] = [(64 + 16) * 8, 0];
 
     #[inline(always)]
     fn steps<V: Vectors<u32, N>, const N: usize, const SETS: usize>(
