@@ -196,7 +196,7 @@ fn assert_vectors<H: Hash>(files: &[&str], count: usize) {
         for path in available::<H>() {
             let hash = H::new(path).expect("available");
             let messages: Vec<&[u8]> = vectors.iter().map(|vector| &vector.message[..]).collect();
-            let digests = side_by_side(&hash, Keying::None(&H::INITIAL), &messages);
+            let digests = side_by_side(&hash, Keying::Plain(&H::INITIAL), &messages);
             for (vector, digest) in vectors.iter().zip(digests) {
                 let len = vector.message.len();
                 assert_eq!(digest, vector.digest, "{path}, {len} bytes, side by side");
@@ -239,18 +239,26 @@ fn assert_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
     let codes: Vec<_> = codes
         .map(|(key, message)| key.code(message, &theirs))
         .collect();
+    let codes_by_one = messages
+        .iter()
+        .map(|message| keys[0].code(message, &theirs));
+    let codes_by_one: Vec<_> = codes_by_one.collect();
     let keys: Vec<&Key<H::State>> = keys.iter().map(|key| &key.states).collect();
     for path in available::<H>() {
         let hash = H::new(path).expect("available");
-        let digests = |messages| side_by_side(&hash, Keying::None(&H::INITIAL), messages);
+        let digests = |messages| side_by_side(&hash, Keying::Plain(&H::INITIAL), messages);
         assert_eq!(digests(&messages), right, "{path}");
         for (message, right) in messages.iter().zip(&right) {
             let name = H::NAME;
             let len = message.len();
             assert_eq!(hash.digest(message), *right, "{name}, {path}, {len} bytes");
         }
+        let said = side_by_side(&hash, Keying::Each(&keys), &messages);
+        assert_eq!(said, codes, "{path}, a key for each");
+        let said = side_by_side(&hash, Keying::One(keys[0]), &messages);
+        assert_eq!(said, codes_by_one, "{path}, one key");
         for count in 1..=70 {
-            let first = 300 - count;
+            let first = 301 - count;
             assert_eq!(
                 digests(&messages[first..]),
                 right[first..],
@@ -265,7 +273,7 @@ fn assert_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
 }
 
 /// Messages of one length, one right behind another, which end all at once; of lengths around the ends of blocks and of padding. Their
-/// digests, then what HMAC makes of them with a key for each and with one for all: the digest behind an outer block of the digest behind an inner one.
+/// digests, then HMAC's codes, with one key for all and with a key for each.
 fn assert_equal_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
     let bytes = bytes(70 * 260);
     let keys: Vec<OwnKey<H>> = (0..70).map(OwnKey::new).collect();
@@ -287,7 +295,7 @@ fn assert_equal_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
                 let items = Items::fixed(len as u32, count as u32);
                 let batch = Batch::new(&bytes[..len * count], &items).expect("inside");
                 let mut digests = vec![0; count * H::DIGEST_BYTES];
-                hash.each(Keying::None(&H::INITIAL), batch, &mut digests);
+                hash.each(Keying::Plain(&H::INITIAL), batch, &mut digests);
                 let right = &right[..digests.len()];
                 assert_eq!(digests, right, "{path}, {count} messages of {len} bytes");
                 hash.each(Keying::One(states[0]), batch, &mut digests);
@@ -316,7 +324,7 @@ fn assert_equal_lengths<H: Hash>(theirs: impl Fn(&[u8]) -> Vec<u8>) {
     }
 }
 
-/// A key of HMAC, of whose padded blocks each has one byte's value throughout.
+/// A key of HMAC. Each of its two padded blocks repeats one byte.
 struct OwnKey<H: Hash> {
     states: Key<H::State>,
     blocks: [Vec<u8>; 2],

@@ -62,7 +62,7 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
     fn digest(&self, message: &[u8]) -> Vec<u8> {
         let mut digest = vec![0; Self::DIGEST_BYTES];
         let batch = Batch::new(message, &Items::One).expect("one item is its input");
-        self.each(Keying::None(&Self::INITIAL), batch, &mut digest);
+        self.each(Keying::Plain(&Self::INITIAL), batch, &mut digest);
         digest
     }
 }
@@ -70,7 +70,7 @@ pub trait Hash: Copy + Debug + Send + Sync + 'static {
 /// A key of HMAC (RFC 2104), as the hash function takes it in: it is as secret as the key.
 ///
 /// It begins with a cache line, so that it lies in as few as it can.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Key<State> {
     /// After the inner block, before the message.
@@ -80,10 +80,10 @@ pub struct Key<State> {
 }
 
 /// What is made of each item of a batch: its digest, or its code under HMAC.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Keying<'a, State> {
     /// Digests, by no key: from [`Hash::INITIAL`].
-    None(&'a State),
+    Plain(&'a State),
     /// Codes, by one key.
     One(&'a Key<State>),
     /// Codes, by a key for each item.
@@ -98,7 +98,7 @@ impl<'a, State> Keying<'a, State> {
     #[inline]
     pub fn inner(self, i: usize) -> &'a State {
         match self {
-            Self::None(initial) => initial,
+            Self::Plain(initial) => initial,
             Self::One(key) => &key.inner,
             Self::Each(keys) => &keys[i].inner,
         }
@@ -111,7 +111,7 @@ impl<'a, State> Keying<'a, State> {
     #[inline]
     pub fn outer(self, i: usize) -> Option<&'a State> {
         match self {
-            Self::None(_) => None,
+            Self::Plain(_) => None,
             Self::One(key) => Some(&key.outer),
             Self::Each(keys) => Some(&keys[i].outer),
         }
@@ -121,12 +121,12 @@ impl<'a, State> Keying<'a, State> {
     #[inline]
     pub fn blocks_before(self) -> usize {
         match self {
-            Self::None(_) => 0,
+            Self::Plain(_) => 0,
             Self::One(_) | Self::Each(_) => 1,
         }
     }
 
-    /// The same for the items `range`.
+    /// The keying of the items `range`.
     ///
     /// # Panics
     /// It may, if there are fewer.
@@ -171,7 +171,7 @@ impl<H: Hash> Kernel for Digests<H> {
 
     fn run(&self, batch: Batch<'_>, out: BatchOut<'_>, (): &mut ()) -> Result<(), JobError> {
         out.fixed(&batch, H::DIGEST_BYTES, |batch, digests| {
-            self.0.each(Keying::None(&H::INITIAL), *batch, digests);
+            self.0.each(Keying::Plain(&H::INITIAL), *batch, digests);
         });
         Ok(())
     }
@@ -218,6 +218,8 @@ fn put_length<const BLOCK: usize, F: Function<BLOCK>>(last: &mut [u8; BLOCK], to
 /// The block that ends HMAC's outer hash: the inner digest behind a block of the key's.
 #[inline]
 fn outer_block<const BLOCK: usize, F: Function<BLOCK>>(inner: &F::State) -> [u8; BLOCK] {
+    // The digest is the whole state, and one block has room for it.
+    const { assert!(size_of::<F::State>() + 1 + BLOCK / 8 <= BLOCK) }
     let digest_bytes = size_of::<F::State>();
     let mut block = [0; BLOCK];
     F::write(inner, &mut block[..digest_bytes]);
@@ -226,7 +228,7 @@ fn outer_block<const BLOCK: usize, F: Function<BLOCK>>(inner: &F::State) -> [u8;
     block
 }
 
-/// Compares `hash` with the portable path: one message of each length to 5000 bytes, and up to forty messages.
+/// Compares `hash` with the portable path: one message of each length to 5000 bytes, and up to forty messages, their digests and their codes.
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) fn agrees_with_portable<H: Hash>(hash: H) {
     let oracle = H::new(Implementation::Portable).expect("any CPU has it");
@@ -237,15 +239,27 @@ pub(crate) fn agrees_with_portable<H: Hash>(hash: H) {
         let message = &bytes[..len];
         assert_eq!(hash.digest(message), oracle.digest(message), "{len} bytes");
     }
+    let [inner, outer] = [
+        &bytes[..H::BLOCK_BYTES],
+        &bytes[H::BLOCK_BYTES..][..H::BLOCK_BYTES],
+    ];
+    let key = Key {
+        inner: H::after(H::INITIAL, inner),
+        outer: H::after(H::INITIAL, outer),
+    };
     for count in 1..=40 {
         for len in [0, 55, 64, 125] {
             let items = Items::fixed(len, count);
             let batch = Batch::new(&bytes[..(len * count) as usize], &items).expect("inside");
-            let mut digests = vec![0; count as usize * H::DIGEST_BYTES];
-            hash.each(Keying::None(&H::INITIAL), batch, &mut digests);
-            let mut right = vec![0; digests.len()];
-            oracle.each(Keying::None(&H::INITIAL), batch, &mut right);
-            assert_eq!(digests, right, "{count} messages of {len} bytes");
+            let keys = vec![&key; count as usize];
+            let plain = Keying::Plain(&H::INITIAL);
+            for keying in [plain, Keying::One(&key), Keying::Each(&keys)] {
+                let mut digests = vec![0; count as usize * H::DIGEST_BYTES];
+                hash.each(keying, batch, &mut digests);
+                let mut right = vec![0; digests.len()];
+                oracle.each(keying, batch, &mut right);
+                assert_eq!(digests, right, "{count} messages of {len} bytes");
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 use dpb_core::Batch;
 use dpb_core::prefetch::prefetch_lines;
 
-use super::{Function, Keying, outer_block, pad};
+use super::{Function, Key, Keying, outer_block, pad};
 
 /// An instruction set that takes `N` messages forward by the function `F`.
 pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize>:
@@ -27,13 +27,19 @@ pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize
     fn compress(self, states: &mut Self::States, blocks: [&[[u8; BLOCK]]; N]);
     /// Replaces inner states of HMAC by the codes' words: `outer`, taken forward by the block that holds the inner digest.
     #[inline(always)]
-    fn outer(self, states: &mut Self::States, outer: &Self::States) {
-        let blocks: [_; N] =
-            std::array::from_fn(|lane| [outer_block::<BLOCK, F>(&self.state(states, lane))]);
+    fn compress_outer(self, states: &mut Self::States, outer: &Self::States) {
+        let mut blocks = [[[0; BLOCK]]; N];
+        for (lane, [block]) in blocks.iter_mut().enumerate() {
+            *block = outer_block::<BLOCK, F>(&self.state(states, lane));
+        }
+        let mut each: [&[[u8; BLOCK]]; N] = [&[]; N];
+        for (each, block) in each.iter_mut().zip(&blocks) {
+            *each = block;
+        }
         *states = *outer;
-        self.compress(states, blocks.each_ref().map(|block| &block[..]));
+        self.compress(states, each);
     }
-    /// Two lists of blocks, one after the other, of which one may be empty, of all lanes; then, under HMAC, the outer block.
+    /// Takes each state forward by two lists of blocks, one after the other. One list may be empty, then in all lanes. Under HMAC the outer block follows.
     #[inline(always)]
     fn compress_all(
         self,
@@ -47,7 +53,7 @@ pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize
             }
         }
         if let Some(outer) = outer {
-            self.outer(states, outer);
+            self.compress_outer(states, outer);
         }
     }
 }
@@ -123,7 +129,10 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
     let digest_bytes = digests.len() / items;
     let digest = |item: usize| item * digest_bytes..(item + 1) * digest_bytes;
     let mut waiting = N.min(items)..items;
-    let mut states = states_of::<BLOCK, N, F, C>(code, N.min(items), |lane| keying.inner(lane));
+    let mut states = code.fill(keying.inner(0));
+    if let Keying::Each(keys) = keying {
+        set_others::<BLOCK, N, F, C>(code, &mut states, &keys[..N.min(items)], |key| &key.inner);
+    }
     let mut lanes = [const { Lane::IDLE }; N];
     // Of each lane, the blocks to the end of its message's full ones or of its tail. Side by side, so that the fewest are found at once.
     let mut left = [IDLE; N];
@@ -166,12 +175,12 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
         }
     }
     finish_each::<BLOCK, N, F, C>((code, &states), &lanes, &alone, digests, digest_bytes);
-    if !matches!(keying, Keying::None(_)) {
+    if !matches!(keying, Keying::Plain(_)) {
         outer_each::<BLOCK, N, F, C>((code, few, alone), keying, digests, digest_bytes);
     }
 }
 
-/// Replaces all inner digests of HMAC by codes, `N` at a time.
+/// Replaces all inner digests of HMAC by codes, `N` at a time. Until then they stand where the codes belong: without the key nobody makes codes of them.
 fn outer_each<const BLOCK: usize, const N: usize, F, C>(
     (code, few, alone): (C, usize, impl Fn(&mut F::State, Parts<'_, BLOCK>)),
     keying: Keying<'_, F::State>,
@@ -192,39 +201,36 @@ fn outer_each<const BLOCK: usize, const N: usize, F, C>(
             }
             continue;
         }
-        let outer = states_of::<BLOCK, N, F, C>(code, count, outer);
-        let mut states = outer;
+        let mut states = code.fill(outer(0));
+        if let Keying::Each(keys) = keying {
+            let keys = &keys[group * N..][..count];
+            set_others::<BLOCK, N, F, C>(code, &mut states, keys, |key| &key.outer);
+        }
+        let outer = states;
         for (lane, digest) in digests.chunks_exact(digest_bytes).enumerate() {
             code.set(&mut states, lane, &F::read(digest));
         }
-        code.outer(&mut states, &outer);
+        code.compress_outer(&mut states, &outer);
         for (lane, digest) in digests.chunks_exact_mut(digest_bytes).enumerate() {
             F::write(&code.state(&states, lane), digest);
         }
     }
 }
 
-/// States of `count` lanes, in the others that of the first.
+/// Sets the state of each lane but the first, by its key.
 #[inline(always)]
-fn states_of<'a, const BLOCK: usize, const N: usize, F, C>(
+fn set_others<const BLOCK: usize, const N: usize, F, C>(
     code: C,
-    count: usize,
-    of: impl Fn(usize) -> &'a F::State,
-) -> C::States
-where
-    F: Function<BLOCK, State: 'a>,
+    states: &mut C::States,
+    keys: &[&Key<F::State>],
+    state: impl Fn(&Key<F::State>) -> &F::State,
+) where
+    F: Function<BLOCK>,
     C: Compress<F, BLOCK, N>,
 {
-    let first = of(0);
-    let mut states = code.fill(first);
-    for lane in 1..count {
-        // One state for all is filled in already.
-        let state = of(lane);
-        if !std::ptr::eq(state, first) {
-            code.set(&mut states, lane, state);
-        }
+    for (lane, key) in keys.iter().enumerate().skip(1) {
+        code.set(states, lane, state(key));
     }
-    states
 }
 
 /// [`batch`] of items that are `len` bytes long each: `N` begin and end together, then the next `N`.
@@ -243,6 +249,8 @@ fn alike<const BLOCK: usize, const N: usize, F, C>(
     let rest_bytes = len % BLOCK;
     let is_one_tail = rest_bytes == 0;
     let bytes = (keying.blocks_before() * BLOCK + len) as u64;
+    // One key's is the same in all groups.
+    let mut outer = keying.outer(0).map(|outer| code.fill(outer));
     let mut tails = [[[0; BLOCK]; 2]; N];
     let mut tail_blocks = 0;
     for first in (0..batch.len()).step_by(N) {
@@ -259,9 +267,16 @@ fn alike<const BLOCK: usize, const N: usize, F, C>(
         for (lane, (full, rest)) in full.iter_mut().zip(&mut rests).enumerate() {
             (*full, *rest) = batch.item(item(lane)).as_chunks();
         }
-        let mut states =
-            states_of::<BLOCK, N, F, C>(code, count, |lane| keying.inner(first + lane));
+        let mut states = code.fill(keying.inner(first));
         if let Keying::Each(keys) = keying {
+            let now = &keys[first..first + count];
+            set_others::<BLOCK, N, F, C>(code, &mut states, now, |key| &key.inner);
+            set_others::<BLOCK, N, F, C>(
+                code,
+                outer.insert(code.fill(&now[0].outer)),
+                now,
+                |key| &key.outer,
+            );
             // Those of thousands of sessions do not fit in the cache that is near.
             for key in keys[first + count..].iter().take(N) {
                 prefetch_lines(std::slice::from_ref(*key), 0);
@@ -282,13 +297,6 @@ fn alike<const BLOCK: usize, const N: usize, F, C>(
         for (lane, last) in last.iter_mut().enumerate() {
             *last = &tails[if is_one_tail { 0 } else { lane }][..tail_blocks];
         }
-        let outer = match keying {
-            Keying::None(_) => None,
-            _ => {
-                let outer = |lane| keying.outer(first + lane).expect("a key");
-                Some(states_of::<BLOCK, N, F, C>(code, count, outer))
-            }
-        };
         code.compress_all(&mut states, [full, last], outer.as_ref());
         let digests = digests[first * digest_bytes..].chunks_exact_mut(digest_bytes);
         for (lane, digest) in digests.enumerate().take(count) {

@@ -186,7 +186,7 @@ where
     }
 
     #[inline(always)]
-    fn outer(self, States(states): &mut Self::States, States(outer): &Self::States) {
+    fn compress_outer(self, States(states): &mut Self::States, States(outer): &Self::States) {
         self.0.enter(Forward::<F, BLOCK, WORDS, N, SETS> {
             states,
             by: By::Digest(outer),
@@ -240,7 +240,7 @@ where
                     }
                 }
                 By::Digest(outer) => {
-                    // The block's words are the inner state's, as they are.
+                    // The block's words are the inner state's, as they are. Those between the mark and the length are zero still: this is the only block.
                     for (set, words) in words.iter_mut().enumerate() {
                         for (word, inner) in words.iter_mut().zip(&now) {
                             *word = inner[set];

@@ -31,7 +31,7 @@ impl<const N: usize> Compress<Sha1, 64, N> for ShaNi {
         unsafe { compress(states, &[blocks], None) }
     }
 
-    fn outer(self, states: &mut Self::States, outer: &Self::States) {
+    fn compress_outer(self, states: &mut Self::States, outer: &Self::States) {
         // SAFETY: `ShaNi` exists only where these instructions do.
         unsafe { compress(states, &[], Some(outer)) }
     }
@@ -94,7 +94,7 @@ macro_rules! twenty {
     };
 }
 
-/// Takes states forward by lists of blocks, then, of HMAC, `outer` by the block that holds the inner digest.
+/// Takes states forward by lists of blocks. With `outer`, HMAC's outer hash follows: the result is `outer`, taken forward by the block that holds the inner digest.
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 fn compress<const N: usize>(
     states: &mut [[u32; 5]; N],
@@ -112,7 +112,7 @@ fn compress<const N: usize>(
         }
     }
     if let Some(outer) = outer {
-        // The block's words are the inner state's, as they are.
+        // The block's words are the inner state's, as they are. The words below E are zero: after the last group nothing is added to them.
         let mut words = [[_mm_setzero_si128(); 4]; N];
         for (words, [abcd, e]) in words.iter_mut().zip(kept) {
             let mark = _mm_set_epi32(0, Sha1::MARK.cast_signed(), 0, 0);
@@ -133,7 +133,7 @@ fn compress<const N: usize>(
     }
 }
 
-/// Words A B C D and E 0 0 0, the first of each in the highest place. Loops stand where `map` would read better, here and below: a
+/// Words A B C D and E 0 0 0, the first of each in the highest place. Loops stand where `map` would read better, in this file: a
 /// closure with these features is not always inlined into a function of `core`.
 #[inline]
 #[target_feature(enable = "sse2")]

@@ -32,7 +32,7 @@ impl<const N: usize> Compress<Sha256, 64, N> for ShaNi {
         unsafe { compress(states, &[blocks], None) }
     }
 
-    fn outer(self, states: &mut Self::States, outer: &Self::States) {
+    fn compress_outer(self, states: &mut Self::States, outer: &Self::States) {
         // SAFETY: `ShaNi` exists only where these instructions do.
         unsafe { compress(states, &[], Some(outer)) }
     }
@@ -87,7 +87,7 @@ macro_rules! rounds {
     };
 }
 
-/// Takes states forward by lists of blocks, then, of HMAC, `outer` by the block that holds the inner digest.
+/// Takes states forward by lists of blocks. With `outer`, HMAC's outer hash follows: the result is `outer`, taken forward by the block that holds the inner digest.
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 fn compress<const N: usize>(
     states: &mut [[u32; 8]; N],
@@ -144,7 +144,7 @@ fn add<const N: usize>(kept: &mut [[__m128i; 2]; N], now: &[[__m128i; 2]; N]) {
     }
 }
 
-/// Words A B E F and C D G H, the first of each in the highest place. Loops stand where `map` would read better, here and below: a
+/// Words A B E F and C D G H, the first of each in the highest place. Loops stand where `map` would read better, in this file: a
 /// closure with these features is not always inlined into a function of `core`.
 #[inline]
 #[target_feature(enable = "ssse3,sse4.1")]
