@@ -23,38 +23,42 @@ pub(crate) trait Compress<F: Function<BLOCK>, const BLOCK: usize, const N: usize
     fn set(self, states: &mut Self::States, lane: usize, state: &F::State);
     /// The state of one lane.
     fn state(self, states: &Self::States, lane: usize) -> F::State;
-    /// Takes each state forward by its blocks. All have the same number of blocks.
-    fn compress(self, states: &mut Self::States, blocks: [&[[u8; BLOCK]]; N]);
-    /// Replaces inner states of HMAC by the codes' words: `outer`, taken forward by the block that holds the inner digest.
-    #[inline(always)]
-    fn compress_outer(self, states: &mut Self::States, outer: &Self::States) {
+    /// Takes each state forward by lists of blocks, one behind another. A list has as many blocks of each lane, or none. With `outer`, HMAC's outer hash
+    /// follows: the result is `outer`, taken forward by the block that holds the inner digest.
+    fn forward(
+        self,
+        states: &mut Self::States,
+        lists: &[[&[[u8; BLOCK]]; N]],
+        outer: Option<&Self::States>,
+    );
+}
+
+/// [`Compress::forward`] by `compress`, which takes states forward by a list of blocks.
+#[inline(always)]
+pub(crate) fn by_blocks<F, C, const BLOCK: usize, const N: usize>(
+    code: C,
+    states: &mut C::States,
+    lists: &[[&[[u8; BLOCK]]; N]],
+    outer: Option<&C::States>,
+    compress: impl Fn(&mut C::States, [&[[u8; BLOCK]]; N]),
+) where
+    F: Function<BLOCK>,
+    C: Compress<F, BLOCK, N>,
+{
+    for blocks in lists {
+        compress(states, *blocks);
+    }
+    if let Some(outer) = outer {
         let mut blocks = [[[0; BLOCK]]; N];
         for (lane, [block]) in blocks.iter_mut().enumerate() {
-            *block = outer_block::<BLOCK, F>(&self.state(states, lane));
+            *block = outer_block::<BLOCK, F>(&code.state(states, lane));
         }
         let mut each: [&[[u8; BLOCK]]; N] = [&[]; N];
         for (each, block) in each.iter_mut().zip(&blocks) {
             *each = block;
         }
         *states = *outer;
-        self.compress(states, each);
-    }
-    /// Takes each state forward by two lists of blocks, one after the other. One list may be empty, then in all lanes. Under HMAC the outer block follows.
-    #[inline(always)]
-    fn compress_all(
-        self,
-        states: &mut Self::States,
-        parts: [[&[[u8; BLOCK]]; N]; 2],
-        outer: Option<&Self::States>,
-    ) {
-        for blocks in parts {
-            if !blocks[0].is_empty() {
-                self.compress(states, blocks);
-            }
-        }
-        if let Some(outer) = outer {
-            self.compress_outer(states, outer);
-        }
+        compress(states, each);
     }
 }
 
@@ -149,7 +153,7 @@ pub(crate) fn batch<const BLOCK: usize, const N: usize, F, C>(
             let lane = if left[i] == IDLE { any } else { i };
             *blocks = &lanes[lane].left()[..count];
         }
-        code.compress(&mut states, blocks);
+        code.forward(&mut states, &[blocks], None);
         for (i, lane) in lanes.iter_mut().enumerate() {
             if left[i] == IDLE {
                 continue;
@@ -210,7 +214,7 @@ fn outer_each<const BLOCK: usize, const N: usize, F, C>(
         for (lane, digest) in digests.chunks_exact(digest_bytes).enumerate() {
             code.set(&mut states, lane, &F::read(digest));
         }
-        code.compress_outer(&mut states, &outer);
+        code.forward(&mut states, &[], Some(&outer));
         for (lane, digest) in digests.chunks_exact_mut(digest_bytes).enumerate() {
             F::write(&code.state(&states, lane), digest);
         }
@@ -297,7 +301,7 @@ fn alike<const BLOCK: usize, const N: usize, F, C>(
         for (lane, last) in last.iter_mut().enumerate() {
             *last = &tails[if is_one_tail { 0 } else { lane }][..tail_blocks];
         }
-        code.compress_all(&mut states, [full, last], outer.as_ref());
+        code.forward(&mut states, &[full, last], outer.as_ref());
         let digests = digests[first * digest_bytes..].chunks_exact_mut(digest_bytes);
         for (lane, digest) in digests.enumerate().take(count) {
             F::write(&code.state(&states, lane), digest);

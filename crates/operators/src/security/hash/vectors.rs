@@ -176,21 +176,24 @@ where
     }
 
     #[inline(always)]
-    fn compress(self, States(states): &mut Self::States, blocks: [&[[u8; BLOCK]]; ALL]) {
+    fn forward(
+        self,
+        States(states): &mut Self::States,
+        lists: &[[&[[u8; BLOCK]]; ALL]],
+        outer: Option<&Self::States>,
+    ) {
         const { assert!(ALL == N * SETS, "the lanes of all sets") };
-        let blocks = blocks.as_chunks().0.try_into().expect("so many sets");
-        self.0.enter(Forward::<F, BLOCK, WORDS, N, SETS> {
-            states,
-            by: By::Blocks(blocks),
-        });
-    }
-
-    #[inline(always)]
-    fn compress_outer(self, States(states): &mut Self::States, States(outer): &Self::States) {
-        self.0.enter(Forward::<F, BLOCK, WORDS, N, SETS> {
-            states,
-            by: By::Digest(outer),
-        });
+        for blocks in lists.iter().filter(|blocks| !blocks[0].is_empty()) {
+            let blocks = blocks.as_chunks().0.try_into().expect("so many sets");
+            let by = By::Blocks(blocks);
+            self.0
+                .enter(Forward::<F, BLOCK, WORDS, N, SETS> { states, by });
+        }
+        if let Some(States(outer)) = outer {
+            let by = By::Digest(outer);
+            self.0
+                .enter(Forward::<F, BLOCK, WORDS, N, SETS> { states, by });
+        }
     }
 }
 

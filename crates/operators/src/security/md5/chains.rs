@@ -4,7 +4,7 @@
 //! b, the newest, comes in last.
 
 use super::{K, Md5};
-use crate::security::hash::lanes::{Compress, Parts};
+use crate::security::hash::lanes::{self, Compress, Parts};
 use crate::security::hash::settled::settled;
 
 /// Messages side by side: two fill the waits, three need more registers than x86-64 has.
@@ -29,8 +29,13 @@ impl<const N: usize> Compress<Md5, 64, N> for Chains {
         states[lane]
     }
 
-    fn compress(self, states: &mut Self::States, blocks: [&[[u8; 64]]; N]) {
-        compress(states, blocks);
+    fn forward(
+        self,
+        states: &mut Self::States,
+        lists: &[[&[[u8; 64]]; N]],
+        outer: Option<&Self::States>,
+    ) {
+        lanes::by_blocks::<Md5, _, 64, N>(self, states, lists, outer, compress);
     }
 }
 

@@ -26,24 +26,14 @@ impl<const N: usize> Compress<Sha1, 64, N> for ShaNi {
         states[lane]
     }
 
-    fn compress(self, states: &mut Self::States, blocks: [&[[u8; 64]]; N]) {
-        // SAFETY: `ShaNi` exists only where these instructions do.
-        unsafe { compress(states, &[blocks], None) }
-    }
-
-    fn compress_outer(self, states: &mut Self::States, outer: &Self::States) {
-        // SAFETY: `ShaNi` exists only where these instructions do.
-        unsafe { compress(states, &[], Some(outer)) }
-    }
-
-    fn compress_all(
+    fn forward(
         self,
         states: &mut Self::States,
-        parts: [[&[[u8; 64]]; N]; 2],
+        lists: &[[&[[u8; 64]]; N]],
         outer: Option<&Self::States>,
     ) {
         // SAFETY: `ShaNi` exists only where these instructions do.
-        unsafe { compress(states, &parts, outer) }
+        unsafe { compress(states, lists, outer) }
     }
 }
 
@@ -98,11 +88,11 @@ macro_rules! twenty {
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 fn compress<const N: usize>(
     states: &mut [[u32; 5]; N],
-    parts: &[[&[[u8; 64]]; N]],
+    lists: &[[&[[u8; 64]]; N]],
     outer: Option<&[[u32; 5]; N]>,
 ) {
     let mut kept = enter(states);
-    for blocks in parts {
+    for blocks in lists {
         for block in 0..blocks[0].len() {
             let mut words = [[_mm_setzero_si128(); 4]; N];
             for (words, blocks) in words.iter_mut().zip(blocks) {

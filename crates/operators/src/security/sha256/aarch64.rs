@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 
 use super::{K, Sha256};
 use crate::isa::ArmSha2;
-use crate::security::hash::lanes::{Compress, Parts};
+use crate::security::hash::lanes::{self, Compress, Parts};
 
 /// Messages side by side.
 pub(super) const LANES: usize = 2;
@@ -25,9 +25,16 @@ impl<const N: usize> Compress<Sha256, 64, N> for ArmSha2 {
         states[lane]
     }
 
-    fn compress(self, states: &mut Self::States, blocks: [&[[u8; 64]]; N]) {
-        // SAFETY: `ArmSha2` exists only where these instructions do.
-        unsafe { compress(states, blocks) }
+    fn forward(
+        self,
+        states: &mut Self::States,
+        lists: &[[&[[u8; 64]]; N]],
+        outer: Option<&Self::States>,
+    ) {
+        lanes::by_blocks::<Sha256, _, 64, N>(self, states, lists, outer, |states, blocks| {
+            // SAFETY: `ArmSha2` exists only where these instructions do.
+            unsafe { compress(states, blocks) }
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 
 use super::{K, Sha512};
 use crate::isa::ArmSha512;
-use crate::security::hash::lanes::{Compress, Parts};
+use crate::security::hash::lanes::{self, Compress, Parts};
 
 /// Messages side by side: more need more registers than there are.
 pub(super) const LANES: usize = 2;
@@ -25,9 +25,16 @@ impl<const N: usize> Compress<Sha512, 128, N> for ArmSha512 {
         states[lane]
     }
 
-    fn compress(self, states: &mut Self::States, blocks: [&[[u8; 128]]; N]) {
-        // SAFETY: `ArmSha512` exists only where these instructions do.
-        unsafe { compress(states, blocks) }
+    fn forward(
+        self,
+        states: &mut Self::States,
+        lists: &[[&[[u8; 128]]; N]],
+        outer: Option<&Self::States>,
+    ) {
+        lanes::by_blocks::<Sha512, _, 128, N>(self, states, lists, outer, |states, blocks| {
+            // SAFETY: `ArmSha512` exists only where these instructions do.
+            unsafe { compress(states, blocks) }
+        });
     }
 }
 
