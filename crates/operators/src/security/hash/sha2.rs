@@ -85,17 +85,16 @@ macro_rules! sums {
                 (two.rotate_right($e2 - $e1) ^ self).rotate_right($e1)
             }
 
-            sums!(sum_0, $word, $bits, $a1 $a2, rotate::<{ $bits - $a3 }, $a3>);
-            sums!(sum_1, $word, $bits, $e1 $e2, rotate::<{ $bits - $e3 }, $e3>);
-            sums!(more_0, $word, $bits, $s1 $s2, shift_right::<$s3>);
-            sums!(more_1, $word, $bits, $t1 $t2, shift_right::<$t3>);
+            sums!(sum_0, $word, $bits, $a1 $a2 $a3, { $bits - $a3 });
+            sums!(sum_1, $word, $bits, $e1 $e2 $e3, { $bits - $e3 });
+            sums!(more_0, $word, $bits, $s1 $s2 $s3, 0);
+            sums!(more_1, $word, $bits, $t1 $t2 $t3, 0);
         }
     };
-    ($name:ident, $word:ty, $bits:literal, $one:literal $two:literal, $last:ident::<$($by:tt),+>) => {
+    ($name:ident, $word:ty, $bits:literal, $one:literal $two:literal $three:literal, $left:tt) => {
         #[inline(always)]
         fn $name<V: Vectors<$word, N>, const N: usize>(v: V, x: V::V) -> V::V {
-            let (one, two) = (v.rotate::<{ $bits - $one }, $one>(x), v.rotate::<{ $bits - $two }, $two>(x));
-            v.xor_3(one, two, v.$last::<$($by),+>(x))
+            v.turns::<{ $bits - $one }, $one, { $bits - $two }, $two, $left, $three>(x)
         }
     };
 }

@@ -52,6 +52,26 @@ pub(crate) trait Vectors<W, const N: usize>: Enter {
     fn rotate<const LEFT: i32, const RIGHT: i32>(self, a: Self::V) -> Self::V;
     /// `a >> BITS`.
     fn shift_right<const BITS: i32>(self, a: Self::V) -> Self::V;
+    /// The exclusive or of three rotations, each as [`Self::rotate`] has it; without `L3`, of two and of `a >> R3`.
+    #[inline(always)]
+    fn turns<
+        const L1: i32,
+        const R1: i32,
+        const L2: i32,
+        const R2: i32,
+        const L3: i32,
+        const R3: i32,
+    >(
+        self,
+        a: Self::V,
+    ) -> Self::V {
+        let third = if L3 == 0 {
+            self.shift_right::<R3>(a)
+        } else {
+            self.rotate::<L3, R3>(a)
+        };
+        self.xor_3(self.rotate::<L1, R1>(a), self.rotate::<L2, R2>(a), third)
+    }
     /// The bytes of each word turned around.
     fn swap(self, a: Self::V) -> Self::V;
     /// The first sixteen bytes of all rows in vector 0, the next ones in vector 1, and so on. Of four rows, those of which a vector has room.

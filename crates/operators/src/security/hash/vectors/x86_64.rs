@@ -157,9 +157,28 @@ macro_rules! order {
     };
 }
 
+/// In ascending order.
+const fn sorted([a, b, c]: [i32; 3]) -> [i32; 3] {
+    let (a, b) = if a > b { (b, a) } else { (a, b) };
+    let (b, c) = if b > c { (c, b) } else { (b, c) };
+    if a > b { [b, a, c] } else { [a, b, c] }
+}
+
+/// `a`, of which the compiler does not know how it was made: of two shifts it would make one of `a` itself.
+#[inline(always)]
+fn opaque(mut a: __m128i) -> __m128i {
+    // SAFETY: no instruction: the value stays as it is.
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(xmm_reg) a, options(pure, nomem, nostack, preserves_flags));
+    }
+    a
+}
+
 /// SSE4.2's vectors, by words.
 macro_rules! sse {
-    ($word:ty, $lanes:literal, $order:ident, $add:ident $splat:ident $left:ident $right:ident, $($mirror:ident)+) => {
+    ($word:ty, $lanes:literal, $order:ident, $add:ident $splat:ident $left:ident $right:ident $by_left:ident $by_right:ident,
+        $($mirror:ident)+
+    ) => {
         impl Vectors<$word, $lanes> for Sse42 {
             methods! {
                 $word, $lanes, __m128i, _mm_loadu_si128 _mm_storeu_si128 _mm_setzero_si128,
@@ -168,6 +187,41 @@ macro_rules! sse {
             }
             composed! { __m128i, $left $right _mm_or_si128 _mm_xor_si128 _mm_set1_epi32(-1) }
             mirror! { __m128i: $($mirror)+ }
+
+            /// A shift overwrites its operand. So each shifts what the one before has left, where rotations would copy `a` for each of theirs.
+            #[inline(always)]
+            fn turns<
+                const L1: i32,
+                const R1: i32,
+                const L2: i32,
+                const R2: i32,
+                const L3: i32,
+                const R3: i32,
+            >(
+                self,
+                a: __m128i,
+            ) -> __m128i {
+                let [r1, r2, r3] = const { sorted([R1, R2, R3]) };
+                let [l1, l2, l3] = const { sorted([L1, L2, L3]) };
+                // SAFETY: the proof exists only where these instructions do.
+                unsafe {
+                    let count = |bits| _mm_cvtsi32_si128(bits);
+                    let mut right = $by_right(a, count(r1));
+                    let mut all = right;
+                    let mut left = a;
+                    if l1 > 0 {
+                        left = $by_left(left, count(l1));
+                        all = _mm_xor_si128(all, left);
+                    }
+                    right = $by_right(opaque(right), count(r2 - r1));
+                    all = _mm_xor_si128(all, right);
+                    left = $by_left(opaque(left), count(l2 - l1));
+                    all = _mm_xor_si128(all, left);
+                    right = $by_right(opaque(right), count(r3 - r2));
+                    left = $by_left(opaque(left), count(l3 - l2));
+                    _mm_xor_si128(all, _mm_xor_si128(right, left))
+                }
+            }
 
             #[inline(always)]
             fn columns(self, [row, ..]: [&[u8; 64]; 4]) -> [__m128i; 4] {
@@ -183,11 +237,11 @@ macro_rules! sse {
 }
 
 sse! {
-    u32, 4, ORDER_32, _mm_add_epi32 _mm_set1_epi32 _mm_slli_epi32 _mm_srli_epi32,
+    u32, 4, ORDER_32, _mm_add_epi32 _mm_set1_epi32 _mm_slli_epi32 _mm_srli_epi32 _mm_sll_epi32 _mm_srl_epi32,
     _mm_unpacklo_epi32 _mm_unpackhi_epi32 _mm_unpacklo_epi64 _mm_unpackhi_epi64
 }
 sse! {
-    u64, 2, ORDER_64, _mm_add_epi64 _mm_set1_epi64x _mm_slli_epi64 _mm_srli_epi64,
+    u64, 2, ORDER_64, _mm_add_epi64 _mm_set1_epi64x _mm_slli_epi64 _mm_srli_epi64 _mm_sll_epi64 _mm_srl_epi64,
     _mm_unpacklo_epi64 _mm_unpackhi_epi64
 }
 
