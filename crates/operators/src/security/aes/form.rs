@@ -64,13 +64,20 @@ pub(super) trait Places<'a> {
     /// # Errors
     /// If the mode has no such item, or its slot is too short.
     fn next(&mut self, form: Form) -> Result<Parts<'a>, JobError>;
-    /// The same places, if all lie at a stride: the compiler then knows that.
+    /// Places of items at a stride, of which all have [`Self::output_bytes`].
+    type Alike: Places<'a>;
+    /// The same places, if all lie at a stride and the mode has such items: the compiler then knows that.
     ///
     /// # Errors
     /// Themselves, if not.
-    fn strided(self) -> Result<Self, Self>
+    fn alike(self, form: Form) -> Result<Self::Alike, Self>
     where
         Self: Sized;
+    /// Bytes of the output of each item that is not refused, if that is known before.
+    #[inline(always)]
+    fn output_bytes(&self) -> Option<u32> {
+        None
+    }
     /// The number of the session of the item that comes `ahead` items behind the next one. `None` if there is no such item, or if it is too
     /// short for a number.
     fn session(&self, ahead: usize) -> Option<u32>;
@@ -80,6 +87,13 @@ pub(super) trait Places<'a> {
 pub(super) struct Apart<'a> {
     items: BatchIter<'a>,
     slots: SlotIter<'a>,
+}
+
+/// Items at a stride that the mode has, and slots at a stride that are somewhere else.
+pub(super) struct Alike<'a> {
+    apart: Apart<'a>,
+    /// See [`Places::output_bytes`].
+    output_bytes: u32,
 }
 
 /// See [`Form::items`].
@@ -98,7 +112,7 @@ impl<'a, P: Places<'a>> Iterator for Each<'a, P> {
             let outcome = self.outcomes.next()?;
             match self.places.next(self.form) {
                 Ok(parts) => {
-                    *outcome = parts.output_bytes();
+                    *outcome = self.form.output_bytes(parts.text.len());
                     if outcome.is_ok() {
                         return Some((parts, outcome));
                     }
@@ -106,18 +120,6 @@ impl<'a, P: Places<'a>> Iterator for Each<'a, P> {
                 Err(error) => *outcome = Err(error),
             }
         }
-    }
-}
-
-impl Parts<'_> {
-    /// Bytes of the output.
-    ///
-    /// # Errors
-    /// If they are too many for an outcome.
-    #[inline(always)]
-    pub(super) fn output_bytes(&self) -> Result<u32, JobError> {
-        let bytes = self.text.len() + self.tag_to.len();
-        u32::try_from(bytes).map_err(|_| JobError::TooLong)
     }
 }
 
@@ -155,16 +157,25 @@ impl<'a> Places<'a> for Apart<'a> {
         form.apart(item, slot)
     }
 
+    type Alike = Alike<'a>;
+
     #[inline(always)]
-    fn strided(self) -> Result<Self, Self> {
+    fn alike(self, form: Form) -> Result<Alike<'a>, Self> {
         let Self { items, slots } = self;
-        let Some(at_stride) = items.strided() else {
+        let output_bytes = items.peek(0).map(|item| {
+            let text_bytes = form.text_bytes(item.len())?;
+            form.output_bytes(text_bytes)
+        });
+        let (Some(at_stride), Some(Ok(output_bytes))) = (items.strided(), output_bytes) else {
             return Err(Self { items, slots });
         };
         match slots.strided() {
             Ok(slots) => {
                 let items = at_stride;
-                Ok(Self { items, slots })
+                Ok(Alike {
+                    apart: Self { items, slots },
+                    output_bytes,
+                })
             }
             Err(slots) => Err(Self { items, slots }),
         }
@@ -179,6 +190,37 @@ impl<'a> Places<'a> for Apart<'a> {
     }
 }
 
+impl<'a> Places<'a> for Alike<'a> {
+    type Alike = Self;
+
+    fn count(&self) -> usize {
+        self.apart.count()
+    }
+
+    #[inline(always)]
+    fn next(&mut self, form: Form) -> Result<Parts<'a>, JobError> {
+        let Apart { items, slots } = &mut self.apart;
+        let pair = items.next().zip(slots.next());
+        let (item, slot) = pair.expect("one for each item");
+        form.divided(item, slot)
+    }
+
+    #[inline(always)]
+    fn alike(self, _form: Form) -> Result<Self, Self> {
+        Ok(self)
+    }
+
+    #[inline(always)]
+    fn output_bytes(&self) -> Option<u32> {
+        Some(self.output_bytes)
+    }
+
+    #[inline(always)]
+    fn session(&self, ahead: usize) -> Option<u32> {
+        self.apart.session(ahead)
+    }
+}
+
 impl<'a> Places<'a> for Overlays<'a> {
     fn count(&self) -> usize {
         self.len()
@@ -190,9 +232,11 @@ impl<'a> Places<'a> for Overlays<'a> {
         form.overlaid(overlay)
     }
 
+    type Alike = Self;
+
     /// Not told apart: stepping through overlays costs the same.
     #[inline(always)]
-    fn strided(self) -> Result<Self, Self> {
+    fn alike(self, _form: Form) -> Result<Self, Self> {
         Err(self)
     }
 
@@ -250,9 +294,14 @@ impl Form {
     #[inline(always)]
     pub(super) fn known(self, mode: Mode, direction: Direction) -> Self {
         debug_assert!(self.mode == mode);
+        let aad_bytes = match mode {
+            Mode::Gcm => self.aad_bytes,
+            Mode::Ctr | Mode::Cbc | Mode::Xts => 0,
+        };
         Self {
             mode,
             direction,
+            aad_bytes,
             ..self
         }
     }
@@ -317,15 +366,36 @@ impl Form {
         }
     }
 
+    /// Bytes of the output of an item with so many bytes of text.
+    ///
+    /// # Errors
+    /// If they are too many for an outcome.
+    #[inline(always)]
+    pub(super) fn output_bytes(self, text_bytes: usize) -> Result<u32, JobError> {
+        let bytes = text_bytes + self.tag_bytes(Direction::Encrypt);
+        u32::try_from(bytes).map_err(|_| JobError::TooLong)
+    }
+
     /// An item's parts, with those of its slot.
     ///
     /// # Errors
     /// If the mode has no such item, or the slot is too short.
     #[inline(always)]
     fn apart<'a>(self, item: &'a [u8], slot: &'a mut [u8]) -> Result<Parts<'a>, JobError> {
-        let text_bytes = self.text_bytes(item.len())?;
-        let (iv, rest) = item[self.number_bytes..].split_at(self.iv_bytes());
-        let (aad, rest) = rest.split_at(self.aad_bytes);
+        self.text_bytes(item.len())?;
+        self.divided(item, slot)
+    }
+
+    /// [`Self::apart`] of an item that the mode has.
+    ///
+    /// # Errors
+    /// If the slot is too short.
+    #[inline(always)]
+    fn divided<'a>(self, item: &'a [u8], slot: &'a mut [u8]) -> Result<Parts<'a>, JobError> {
+        // Lengths come from the item's, so that the compiler finds them right without asking again.
+        let (head, rest) = item.split_at(self.head_bytes());
+        let (iv, aad) = head[self.number_bytes..].split_at(self.iv_bytes());
+        let text_bytes = rest.len() - self.tag_bytes(Direction::Decrypt);
         let (text, tag) = rest.split_at(text_bytes);
         let len = text_bytes + self.tag_bytes(Direction::Encrypt);
         let to = slot.get_mut(..len).ok_or(JobError::DstTooShort)?;

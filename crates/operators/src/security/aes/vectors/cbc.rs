@@ -30,8 +30,8 @@ where
         let common = self.source.common().unwrap_or(const { &Keys::NONE });
         let mut keys = S::ready(t, common.data());
         let form = self.form.known(Mode::Cbc, Direction::Decrypt);
-        let items = Items::new(form, self.source, self.work, AHEAD);
-        each_item!(items, (own, parts) {
+        let items = Items::alike(form, self.source, self.work, AHEAD);
+        each_item!(items, (own, parts, _) => {
             if S::EACH {
                 keys = S::ready(t, own.data());
             }
@@ -113,18 +113,37 @@ where
         let common = self.source.common().unwrap_or(const { &Keys::NONE });
         let keys = S::ready(t, common.data());
         let form = self.form.known(Mode::Cbc, Direction::Encrypt);
-        // Lanes ask for as many items before any of them is begun. The items are no part of the lanes, which lie in memory because code picks one
-        // by its number: the compiler would not know the form of items that lie there.
-        let mut items = Items::new(form, self.source, self.work, T::LANES);
-        let mut chains = Chains::new(common);
-        while let Some(count) = chains.fill(&mut items, T::LANES) {
-            match chains.in_step() {
-                4 => advance_all::<T, S, N, 1>(t, &keys, &mut chains, count),
-                16 if T::LANES > 8 => advance_all::<T, S, N, 4>(t, &keys, &mut chains, count),
-                _ => advance_all::<T, S, N, 2>(t, &keys, &mut chains, count),
-            }
-            chains.leave_behind(count * BLOCK);
+        // Lanes ask for as many items before any of them is begun.
+        let items = Items::alike(form, self.source, self.work, T::LANES);
+        match items {
+            Ok(items) => encrypt_all::<T, _, S, N>(t, common, &keys, items),
+            Err(items) => encrypt_all::<T, _, S, N>(t, common, &keys, items),
         }
+    }
+}
+
+/// Encrypts items side by side.
+// The items are no part of the lanes, which lie in memory because code picks one by its number: the compiler would not know the form of items that
+// lie there.
+#[inline(always)]
+fn encrypt_all<'a, 'k, T, P, S, const N: usize>(
+    t: T,
+    common: &'k Keys<()>,
+    keys: &S::Rounds<T>,
+    mut items: Items<'a, P, S>,
+) where
+    T: Blocks,
+    P: Places<'a>,
+    S: Source<'k, (), N>,
+{
+    let mut chains = Chains::new(common);
+    while let Some(count) = chains.fill(&mut items, T::LANES) {
+        match chains.in_step() {
+            4 => advance_all::<T, S, N, 1>(t, keys, &mut chains, count),
+            16 if T::LANES > 8 => advance_all::<T, S, N, 4>(t, keys, &mut chains, count),
+            _ => advance_all::<T, S, N, 2>(t, keys, &mut chains, count),
+        }
+        chains.leave_behind(count * BLOCK);
     }
 }
 
@@ -199,7 +218,7 @@ fn advance_all<'k, T, S, const N: usize, const W: usize>(
     for lane in 0..4 * W {
         own[lane] = chains.keys[lane].data();
     }
-    if T::REGS == 4 {
+    if T::REGS == 4 && count < 8 {
         return advance::<T, W>(t, &StoredKeys(own), chains, count);
     }
     let mut gathered = GatheredKeys([[t.zeros(); N]; W]);

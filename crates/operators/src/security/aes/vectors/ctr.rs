@@ -30,8 +30,8 @@ where
         let common = self.source.common().unwrap_or(const { &Keys::NONE });
         let mut keys = S::ready(t, common.data());
         let form = self.form.known(Mode::Ctr, Direction::Encrypt);
-        let items = Items::new(form, self.source, self.work, AHEAD);
-        each_item!(items, (own, parts) {
+        let items = Items::alike(form, self.source, self.work, AHEAD);
+        each_item!(items, (own, parts, _) => {
             if S::EACH {
                 keys = S::ready(t, own.data());
             }

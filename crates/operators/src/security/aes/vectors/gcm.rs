@@ -6,7 +6,7 @@ use dpb_core::{Direction, JobError};
 use super::blocks::{Block, Blocks, Rounds, Task};
 use super::counter::Counter;
 use super::hash::{Hash, Powers, SUMMANDS};
-use super::keys::{AHEAD, Items, Keys, Source};
+use super::keys::{AHEAD, Items, Keys, Source, each_item};
 use super::rounds::{each_part, encrypt, encrypt_one, last, round, rounds_from};
 use crate::security::aes::form::{BLOCK, Form, Mode, Places, Work};
 use crate::security::aes::text::groups;
@@ -35,8 +35,8 @@ where
             false => Direction::Decrypt,
         };
         let form = self.form.known(Mode::Gcm, direction);
-        let mut items = Items::new(form, self.source, self.work, AHEAD);
-        while let Some((own, mut parts, outcome)) = items.next() {
+        let items = Items::alike(form, self.source, self.work, AHEAD);
+        each_item!(items, (own, mut parts, outcome) => {
             if S::EACH {
                 keys = S::ready(t, own.data());
             }
@@ -65,7 +65,7 @@ where
                 parts.text.get_out().fill(0);
                 *outcome = Err(JobError::Malformed);
             }
-        }
+        });
     }
 }
 

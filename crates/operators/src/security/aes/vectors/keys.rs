@@ -258,36 +258,34 @@ impl<'a, P: Places<'a>, S> Items<'a, P, S> {
         E: Extra,
         S: Source<'k, E, N>,
     {
-        // At once, so that the list is not asked for room at each item.
-        work.outcomes.resize(work.places.count(), Ok(0));
+        let Work { places, outcomes } = work;
+        // At once, so that the list is not asked for room at each item. Where a walk for other keys came before, it has all outcomes.
+        outcomes.resize(places.count(), Ok(places.output_bytes().unwrap_or(0)));
         Self {
             form: form.numbered(S::EACH),
-            places: work.places,
+            places,
             source,
-            outcomes: work.outcomes.iter_mut(),
+            outcomes: outcomes.iter_mut(),
             ahead,
         }
     }
 
-    /// The same, if the items lie at a stride, and else themselves, as [`Places::strided`] has it.
+    /// The same, if the items lie at a stride and the mode has them, and else those of [`Self::new`], as [`Places::alike`] has it.
     #[inline(always)]
-    pub(super) fn strided(self) -> Result<Self, Self> {
-        let (form, source, outcomes, ahead) = (self.form, self.source, self.outcomes, self.ahead);
-        match self.places.strided() {
-            Ok(places) => Ok(Self {
-                form,
-                places,
-                source,
-                outcomes,
-                ahead,
-            }),
-            Err(places) => Err(Self {
-                form,
-                places,
-                source,
-                outcomes,
-                ahead,
-            }),
+    pub(super) fn alike<'k, E, const N: usize>(
+        form: Form,
+        source: S,
+        work: Work<'a, P>,
+        ahead: usize,
+    ) -> Result<Items<'a, P::Alike, S>, Self>
+    where
+        E: Extra,
+        S: Source<'k, E, N>,
+    {
+        let Work { places, outcomes } = work;
+        match places.alike(form.numbered(S::EACH)) {
+            Ok(places) => Ok(Items::new(form, source, Work { places, outcomes }, ahead)),
+            Err(places) => Err(Self::new(form, source, Work { places, outcomes }, ahead)),
         }
     }
 
@@ -316,7 +314,10 @@ impl<'a, P: Places<'a>, S> Items<'a, P, S> {
             };
             match parts {
                 Ok(parts) => {
-                    *outcome = parts.output_bytes();
+                    if self.places.output_bytes().is_some() {
+                        return Some((keys, parts, outcome));
+                    }
+                    *outcome = self.form.output_bytes(parts.text.len());
                     if outcome.is_ok() {
                         return Some((keys, parts, outcome));
                     }
@@ -327,18 +328,18 @@ impl<'a, P: Places<'a>, S> Items<'a, P, S> {
     }
 }
 
-/// Runs code for each item. The code is compiled a second time for items at a stride, because the shortest are over in ten nanoseconds. A closure
+/// Runs code for each item of [`Items::alike`]. The code is compiled a second time for items at a stride, because the shortest are over in ten nanoseconds. A closure
 /// would not have the instruction set.
 macro_rules! each_item {
-    ($items:expr, ($own:ident, $parts:ident) $code:block) => {
-        match $items.strided() {
+    ($items:expr, $item:pat => $code:block) => {
+        match $items {
             Ok(mut items) => {
-                while let Some(($own, $parts, _)) = items.next() {
+                while let Some($item) = items.next() {
                     $code
                 }
             }
             Err(mut items) => {
-                while let Some(($own, $parts, _)) = items.next() {
+                while let Some($item) = items.next() {
                     $code
                 }
             }
