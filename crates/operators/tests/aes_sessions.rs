@@ -70,6 +70,25 @@ fn keys_of_any_length_in_all_modes_of_aes() {
                     }
                     contest.assert_right(&batch);
                 }
+                // All slots too short; all items too short for a number, for what stands in front of a text, for a block or a tag; all without a byte.
+                let before_text = 4 + mode.head;
+                for cut in [
+                    None,
+                    Some(3),
+                    Some(before_text - 1),
+                    Some(before_text + 15),
+                    Some(before_text + 31),
+                ] {
+                    let mut batch = Vec::new();
+                    for i in 0..20 {
+                        let mut item = contest.item(i % lens.len(), 32, &mut random);
+                        item.truncate(cut.unwrap_or(item.len()));
+                        batch.push(contest.asked(item, cut.is_none()));
+                    }
+                    contest.assert_right(&batch);
+                    let too_short = Err(JobError::DstTooShort);
+                    assert!(cut.is_some() || batch.iter().all(|asked| asked.right == too_short));
+                }
             }
         }
     }

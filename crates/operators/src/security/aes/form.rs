@@ -64,20 +64,16 @@ pub(super) trait Places<'a> {
     /// # Errors
     /// If the mode has no such item, or its slot is too short.
     fn next(&mut self, form: Form) -> Result<Parts<'a>, JobError>;
-    /// Places of items at a stride, of which all have [`Self::output_bytes`].
-    type Alike: Places<'a>;
-    /// The same places, if all lie at a stride and the mode has such items: the compiler then knows that.
+    /// The same places, if all items are of one length, which the mode has, and all lie at a stride, as slots do: items are not checked one by one
+    /// then, and the compiler knows how they lie. All other calls get the same form.
     ///
     /// # Errors
-    /// Themselves, if not.
-    fn alike(self, form: Form) -> Result<Self::Alike, Self>
+    /// Themselves, if they are others, or none.
+    fn alike(self, form: Form) -> Result<Self, Self>
     where
         Self: Sized;
-    /// Bytes of the output of each item that is not refused, if that is known before.
-    #[inline(always)]
-    fn output_bytes(&self) -> Option<u32> {
-        None
-    }
+    /// Bytes of the output of each item that is not refused, of items that are [alike](Self::alike).
+    fn output_bytes(&self) -> Option<u32>;
     /// The number of the session of the item that comes `ahead` items behind the next one. `None` if there is no such item, or if it is too
     /// short for a number.
     fn session(&self, ahead: usize) -> Option<u32>;
@@ -87,13 +83,8 @@ pub(super) trait Places<'a> {
 pub(super) struct Apart<'a> {
     items: BatchIter<'a>,
     slots: SlotIter<'a>,
-}
-
-/// Items at a stride that the mode has, and slots at a stride that are somewhere else.
-pub(super) struct Alike<'a> {
-    apart: Apart<'a>,
     /// See [`Places::output_bytes`].
-    output_bytes: u32,
+    output_bytes: Option<u32>,
 }
 
 /// See [`Form::items`].
@@ -112,7 +103,7 @@ impl<'a, P: Places<'a>> Iterator for Each<'a, P> {
             let outcome = self.outcomes.next()?;
             match self.places.next(self.form) {
                 Ok(parts) => {
-                    *outcome = self.form.output_bytes(parts.text.len());
+                    *outcome = self.form.bytes_made(parts.text.len());
                     if outcome.is_ok() {
                         return Some((parts, outcome));
                     }
@@ -129,6 +120,7 @@ impl<'a> Work<'a, Apart<'a>> {
         let places = Apart {
             items: batch.iter(),
             slots: out.slots.into_iter(),
+            output_bytes: None,
         };
         let outcomes = out.outcomes;
         Self { places, outcomes }
@@ -154,31 +146,33 @@ impl<'a> Places<'a> for Apart<'a> {
     fn next(&mut self, form: Form) -> Result<Parts<'a>, JobError> {
         let pair = self.items.next().zip(self.slots.next());
         let (item, slot) = pair.expect("one for each item");
+        if self.output_bytes.is_none() {
+            form.text_bytes(item.len())?;
+        }
         form.apart(item, slot)
     }
 
-    type Alike = Alike<'a>;
+    #[inline(always)]
+    fn alike(self, form: Form) -> Result<Self, Self> {
+        let bytes = |item: &[u8]| form.bytes_made(form.text_bytes(item.len())?);
+        let (Some(items), Some(Ok(output_bytes))) =
+            (self.items.strided(), self.items.peek(0).map(bytes))
+        else {
+            return Err(self);
+        };
+        match self.slots.strided() {
+            Ok(slots) => Ok(Self {
+                items,
+                slots,
+                output_bytes: Some(output_bytes),
+            }),
+            Err(slots) => Err(Self { slots, ..self }),
+        }
+    }
 
     #[inline(always)]
-    fn alike(self, form: Form) -> Result<Alike<'a>, Self> {
-        let Self { items, slots } = self;
-        let output_bytes = items.peek(0).map(|item| {
-            let text_bytes = form.text_bytes(item.len())?;
-            form.output_bytes(text_bytes)
-        });
-        let (Some(at_stride), Some(Ok(output_bytes))) = (items.strided(), output_bytes) else {
-            return Err(Self { items, slots });
-        };
-        match slots.strided() {
-            Ok(slots) => {
-                let items = at_stride;
-                Ok(Alike {
-                    apart: Self { items, slots },
-                    output_bytes,
-                })
-            }
-            Err(slots) => Err(Self { items, slots }),
-        }
+    fn output_bytes(&self) -> Option<u32> {
+        self.output_bytes
     }
 
     #[inline(always)]
@@ -187,37 +181,6 @@ impl<'a> Places<'a> for Apart<'a> {
             Some(item) => sessions::number(item),
             None => None,
         }
-    }
-}
-
-impl<'a> Places<'a> for Alike<'a> {
-    type Alike = Self;
-
-    fn count(&self) -> usize {
-        self.apart.count()
-    }
-
-    #[inline(always)]
-    fn next(&mut self, form: Form) -> Result<Parts<'a>, JobError> {
-        let Apart { items, slots } = &mut self.apart;
-        let pair = items.next().zip(slots.next());
-        let (item, slot) = pair.expect("one for each item");
-        form.divided(item, slot)
-    }
-
-    #[inline(always)]
-    fn alike(self, _form: Form) -> Result<Self, Self> {
-        Ok(self)
-    }
-
-    #[inline(always)]
-    fn output_bytes(&self) -> Option<u32> {
-        Some(self.output_bytes)
-    }
-
-    #[inline(always)]
-    fn session(&self, ahead: usize) -> Option<u32> {
-        self.apart.session(ahead)
     }
 }
 
@@ -232,12 +195,15 @@ impl<'a> Places<'a> for Overlays<'a> {
         form.overlaid(overlay)
     }
 
-    type Alike = Self;
-
-    /// Not told apart: stepping through overlays costs the same.
+    /// Overlays are checked one by one.
     #[inline(always)]
     fn alike(self, _form: Form) -> Result<Self, Self> {
         Err(self)
+    }
+
+    #[inline(always)]
+    fn output_bytes(&self) -> Option<u32> {
+        None
     }
 
     #[inline(always)]
@@ -290,7 +256,7 @@ impl Form {
         Ok((form, key))
     }
 
-    /// Itself, of a mode and a direction that the compiler knows.
+    /// Itself, of a mode and a direction that the compiler knows, and so the bytes of additional data where the mode has none.
     #[inline(always)]
     pub(super) fn known(self, mode: Mode, direction: Direction) -> Self {
         debug_assert!(self.mode == mode);
@@ -371,28 +337,21 @@ impl Form {
     /// # Errors
     /// If they are too many for an outcome.
     #[inline(always)]
-    pub(super) fn output_bytes(self, text_bytes: usize) -> Result<u32, JobError> {
+    pub(super) fn bytes_made(self, text_bytes: usize) -> Result<u32, JobError> {
         let bytes = text_bytes + self.tag_bytes(Direction::Encrypt);
         u32::try_from(bytes).map_err(|_| JobError::TooLong)
     }
 
-    /// An item's parts, with those of its slot.
-    ///
-    /// # Errors
-    /// If the mode has no such item, or the slot is too short.
-    #[inline(always)]
-    fn apart<'a>(self, item: &'a [u8], slot: &'a mut [u8]) -> Result<Parts<'a>, JobError> {
-        self.text_bytes(item.len())?;
-        self.divided(item, slot)
-    }
-
-    /// [`Self::apart`] of an item that the mode has.
+    /// The parts of an item that the mode has, with those of its slot.
     ///
     /// # Errors
     /// If the slot is too short.
+    ///
+    /// # Panics
+    /// If the mode has no such item.
     #[inline(always)]
-    fn divided<'a>(self, item: &'a [u8], slot: &'a mut [u8]) -> Result<Parts<'a>, JobError> {
-        // Lengths come from the item's, so that the compiler finds them right without asking again.
+    fn apart<'a>(self, item: &'a [u8], slot: &'a mut [u8]) -> Result<Parts<'a>, JobError> {
+        // All lengths follow from the item's, so the compiler checks it once.
         let (head, rest) = item.split_at(self.head_bytes());
         let (iv, aad) = head[self.number_bytes..].split_at(self.iv_bytes());
         let text_bytes = rest.len() - self.tag_bytes(Direction::Decrypt);
@@ -413,7 +372,7 @@ impl Form {
     /// The parts of an item over which its output is written.
     ///
     /// # Errors
-    /// As [`Form::apart`].
+    /// If the mode has no such item, or the slot is too short.
     #[inline(always)]
     fn overlaid(self, overlay: Overlay<'_>) -> Result<Parts<'_>, JobError> {
         let text_bytes = self.text_bytes(overlay.item_len)?;

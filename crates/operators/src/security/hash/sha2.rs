@@ -94,7 +94,7 @@ macro_rules! sums {
     ($name:ident, $word:ty, $bits:literal, $one:literal $two:literal $three:literal, $left:tt) => {
         #[inline(always)]
         fn $name<V: Vectors<$word, N>, const N: usize>(v: V, x: V::V) -> V::V {
-            v.turns::<{ $bits - $one }, $one, { $bits - $two }, $two, $left, $three>(x)
+            v.xor_rotated::<{ $bits - $one }, $one, { $bits - $two }, $two, $left, $three>(x)
         }
     };
 }

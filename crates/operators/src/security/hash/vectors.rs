@@ -52,9 +52,9 @@ pub(crate) trait Vectors<W, const N: usize>: Enter {
     fn rotate<const LEFT: i32, const RIGHT: i32>(self, a: Self::V) -> Self::V;
     /// `a >> BITS`.
     fn shift_right<const BITS: i32>(self, a: Self::V) -> Self::V;
-    /// The exclusive or of three rotations, each as [`Self::rotate`] has it; without `L3`, of two and of `a >> R3`.
+    /// The exclusive or of three rotations, each as [`Self::rotate`] has it; where `L3` is 0, of two and of `a >> R3`.
     #[inline(always)]
-    fn turns<
+    fn xor_rotated<
         const L1: i32,
         const R1: i32,
         const L2: i32,

@@ -110,14 +110,11 @@ where
 
     #[inline(always)]
     fn run<const W: usize, const L: usize>(self, t: T) {
-        let common = self.source.common().unwrap_or(const { &Keys::NONE });
-        let keys = S::ready(t, common.data());
         let form = self.form.known(Mode::Cbc, Direction::Encrypt);
         // Lanes ask for as many items before any of them is begun.
-        let items = Items::alike(form, self.source, self.work, T::LANES);
-        match items {
-            Ok(items) => encrypt_all::<T, _, S, N>(t, common, &keys, items),
-            Err(items) => encrypt_all::<T, _, S, N>(t, common, &keys, items),
+        match Items::alike(form, self.source, self.work, T::LANES) {
+            Ok(items) => encrypt_all::<T, _, S, N>(t, self.source, items),
+            Err(items) => encrypt_all::<T, _, S, N>(t, self.source, items),
         }
     }
 }
@@ -126,22 +123,20 @@ where
 // The items are no part of the lanes, which lie in memory because code picks one by its number: the compiler would not know the form of items that
 // lie there.
 #[inline(always)]
-fn encrypt_all<'a, 'k, T, P, S, const N: usize>(
-    t: T,
-    common: &'k Keys<()>,
-    keys: &S::Rounds<T>,
-    mut items: Items<'a, P, S>,
-) where
+fn encrypt_all<'a, 'k, T, P, S, const N: usize>(t: T, source: S, mut items: Items<'a, P, S>)
+where
     T: Blocks,
     P: Places<'a>,
     S: Source<'k, (), N>,
 {
+    let common = source.common().unwrap_or(const { &Keys::NONE });
+    let keys = S::ready(t, common.data());
     let mut chains = Chains::new(common);
     while let Some(count) = chains.fill(&mut items, T::LANES) {
         match chains.in_step() {
-            4 => advance_all::<T, S, N, 1>(t, keys, &mut chains, count),
-            16 if T::LANES > 8 => advance_all::<T, S, N, 4>(t, keys, &mut chains, count),
-            _ => advance_all::<T, S, N, 2>(t, keys, &mut chains, count),
+            4 => advance_all::<T, S, N, 1>(t, &keys, &mut chains, count),
+            16 if T::LANES > 8 => advance_all::<T, S, N, 4>(t, &keys, &mut chains, count),
+            _ => advance_all::<T, S, N, 2>(t, &keys, &mut chains, count),
         }
         chains.leave_behind(count * BLOCK);
     }
@@ -166,6 +161,10 @@ where
     }
 }
 
+/// From so many blocks on, registers of one block have their keys gathered too. That copies all keys of all lanes; then a round's keys lie side by side,
+/// and code needs no pointer for each lane, of which there are more than the CPU has registers.
+const GATHERED_FROM: usize = 8;
+
 /// A key for each: those of a register's blocks together.
 struct GatheredKeys<F, const N: usize, const W: usize>([[F; N]; W]);
 
@@ -183,7 +182,7 @@ impl<T: Blocks, const N: usize, const W: usize> LaneKeys<T, W> for GatheredKeys<
     }
 }
 
-/// A key for each, read where it lies, for registers of one block.
+/// A key for each, read where it lies, for a few blocks in registers of one block.
 struct StoredKeys<'k, const N: usize>([&'k [[u8; BLOCK]; N]; LANES_MAX]);
 
 impl<T: Blocks, const N: usize, const W: usize> OwnRounds<T, N, W> for StoredKeys<'_, N> {
@@ -218,7 +217,7 @@ fn advance_all<'k, T, S, const N: usize, const W: usize>(
     for lane in 0..4 * W {
         own[lane] = chains.keys[lane].data();
     }
-    if T::REGS == 4 && count < 8 {
+    if T::REGS == 4 && count < GATHERED_FROM {
         return advance::<T, W>(t, &StoredKeys(own), chains, count);
     }
     let mut gathered = GatheredKeys([[t.zeros(); N]; W]);

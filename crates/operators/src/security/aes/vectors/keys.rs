@@ -259,7 +259,7 @@ impl<'a, P: Places<'a>, S> Items<'a, P, S> {
         S: Source<'k, E, N>,
     {
         let Work { places, outcomes } = work;
-        // At once, so that the list is not asked for room at each item. Where a walk for other keys came before, it has all outcomes.
+        // At once, so that the list is not asked for room at each item. A walk for keys of the other length has left a full list, which stays as it is.
         outcomes.resize(places.count(), Ok(places.output_bytes().unwrap_or(0)));
         Self {
             form: form.numbered(S::EACH),
@@ -270,21 +270,24 @@ impl<'a, P: Places<'a>, S> Items<'a, P, S> {
         }
     }
 
-    /// The same, if the items lie at a stride and the mode has them, and else those of [`Self::new`], as [`Places::alike`] has it.
+    /// The same, of places that are [alike](Places::alike).
+    ///
+    /// # Errors
+    /// Those of [`Self::new`], if they are not.
     #[inline(always)]
     pub(super) fn alike<'k, E, const N: usize>(
         form: Form,
         source: S,
         work: Work<'a, P>,
         ahead: usize,
-    ) -> Result<Items<'a, P::Alike, S>, Self>
+    ) -> Result<Self, Self>
     where
         E: Extra,
         S: Source<'k, E, N>,
     {
         let Work { places, outcomes } = work;
         match places.alike(form.numbered(S::EACH)) {
-            Ok(places) => Ok(Items::new(form, source, Work { places, outcomes }, ahead)),
+            Ok(places) => Ok(Self::new(form, source, Work { places, outcomes }, ahead)),
             Err(places) => Err(Self::new(form, source, Work { places, outcomes }, ahead)),
         }
     }
@@ -317,7 +320,7 @@ impl<'a, P: Places<'a>, S> Items<'a, P, S> {
                     if self.places.output_bytes().is_some() {
                         return Some((keys, parts, outcome));
                     }
-                    *outcome = self.form.output_bytes(parts.text.len());
+                    *outcome = self.form.bytes_made(parts.text.len());
                     if outcome.is_ok() {
                         return Some((keys, parts, outcome));
                     }
@@ -328,8 +331,8 @@ impl<'a, P: Places<'a>, S> Items<'a, P, S> {
     }
 }
 
-/// Runs code for each item of [`Items::alike`]. The code is compiled a second time for items at a stride, because the shortest are over in ten nanoseconds. A closure
-/// would not have the instruction set.
+/// Runs code for each item of [`Items::alike`]. The code is compiled a second time for items that are alike, because the shortest are over in ten
+/// nanoseconds. A closure would not have the instruction set.
 macro_rules! each_item {
     ($items:expr, $item:pat => $code:block) => {
         match $items {

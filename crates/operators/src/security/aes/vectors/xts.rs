@@ -38,6 +38,7 @@ where
             false => Direction::Decrypt,
         };
         let form = self.form.known(Mode::Xts, direction);
+        // Sectors are too long for it to matter whether they are alike.
         let mut items = Items::new(form, self.source, self.work, AHEAD);
         while let Some((own, parts, _)) = items.next() {
             if S::EACH {

@@ -164,7 +164,7 @@ const fn sorted([a, b, c]: [i32; 3]) -> [i32; 3] {
     if a > b { [b, a, c] } else { [a, b, c] }
 }
 
-/// `a`, of which the compiler does not know how it was made: of two shifts it would make one of `a` itself.
+/// The same value. The compiler does not see how it was made: it would join two shifts into one of what was shifted first, which it would copy.
 #[inline(always)]
 fn opaque(mut a: __m128i) -> __m128i {
     // SAFETY: no instruction: the value stays as it is.
@@ -190,7 +190,7 @@ macro_rules! sse {
 
             /// A shift overwrites its operand. So each shifts what the one before has left, where rotations would copy `a` for each of theirs.
             #[inline(always)]
-            fn turns<
+            fn xor_rotated<
                 const L1: i32,
                 const R1: i32,
                 const L2: i32,
