@@ -174,7 +174,7 @@ fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
     state: &mut [W; 8],
     Schedule(all): &Schedule<W, N, STEPS>,
     block: usize,
-    mut later: Option<Later<'_, W, N>>,
+    later: Option<Later<'_, W, N>>,
 ) {
     // Eight steps make eight words of one block, thus so many vectors of `N` words.
     const { assert!(N <= 8 && STEPS <= 80, "some in each eight, and all steps") };
@@ -208,36 +208,47 @@ fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
             differed = differ;
         };
     }
-    // Of the later words, those that are made beside steps `8 * eight` and the next ones: first a half, rounded down, then the rest.
-    macro_rules! words {
-        ($eight:literal, $from:expr, $to:expr) => {
-            if let (true, Some(later)) = ($eight < (STEPS - 16) / 8, &mut later) {
-                for i in $eight * share + $from..$eight * share + $to {
-                    more(v, later.words, later.constants, i);
-                }
-            }
+    // Eight steps, and beside their first and their last four what `first` and `last` do. Then each word of the state is where it was, so that they are
+    // a loop: all steps one behind another are more than a CPU keeps of decoded instructions.
+    macro_rules! eight {
+        ($all:ident, $first:block, $last:block) => {
+            step!(a b c d e f g h, $all[0]);
+            step!(h a b c d e f g, $all[1]);
+            step!(g h a b c d e f, $all[2]);
+            step!(f g h a b c d e, $all[3]);
+            $first
+            step!(e f g h a b c d, $all[4]);
+            step!(d e f g h a b c, $all[5]);
+            step!(c d e f g h a b, $all[6]);
+            step!(b c d e f g h a, $all[7]);
+            $last
         };
     }
-    // All is unrolled: with places of words in registers, the registers would not do.
-    macro_rules! eights {
-        ($($eight:literal)+) => {
-            $(
-                if $eight < STEPS / 8 {
-                    step!(a b c d e f g h, all[8 * $eight % STEPS]);
-                    step!(h a b c d e f g, all[(8 * $eight + 1) % STEPS]);
-                    step!(g h a b c d e f, all[(8 * $eight + 2) % STEPS]);
-                    step!(f g h a b c d e, all[(8 * $eight + 3) % STEPS]);
-                    words!($eight, 0, share / 2);
-                    step!(e f g h a b c d, all[(8 * $eight + 4) % STEPS]);
-                    step!(d e f g h a b c, all[(8 * $eight + 5) % STEPS]);
-                    step!(c d e f g h a b, all[(8 * $eight + 6) % STEPS]);
-                    step!(b c d e f g h a, all[(8 * $eight + 7) % STEPS]);
-                    words!($eight, share / 2, share);
+    let (eights, _) = all.as_chunks::<8>();
+    // Sixteen words are there before.
+    let beside = later.as_ref().map_or(0, |_| (STEPS - 16) / 8);
+    let (with_words, others) = eights.split_at(beside);
+    if let Some(Later { words, constants }) = later {
+        for (i, eight) in with_words.iter().enumerate() {
+            let (first, middle, last) = (i * share, i * share + share / 2, (i + 1) * share);
+            eight!(
+                eight,
+                {
+                    for i in first..middle {
+                        more(v, words, constants, i);
+                    }
+                },
+                {
+                    for i in middle..last {
+                        more(v, words, constants, i);
+                    }
                 }
-            )+
-        };
+            );
+        }
     }
-    eights!(0 1 2 3 4 5 6 7 8 9);
+    for eight in others {
+        eight!(eight, {}, {});
+    }
     for (word, add) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
         *word = word.plus(add);
     }
