@@ -177,7 +177,12 @@ fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
     later: Option<Later<'_, W, N>>,
 ) {
     // Eight steps make eight words of one block, thus so many vectors of `N` words.
-    const { assert!(N <= 8 && STEPS <= 80, "some in each eight, and all steps") };
+    const {
+        assert!(
+            8_usize.is_multiple_of(N) && STEPS.is_multiple_of(8),
+            "all words, and all steps"
+        )
+    };
     let share = 8 / N;
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
     let mut differed = b ^ c;
@@ -208,8 +213,8 @@ fn steps<W: Sums, P: Vectors<W, N>, const N: usize, const STEPS: usize>(
             differed = differ;
         };
     }
-    // Eight steps, and beside their first and their last four what `first` and `last` do. Then each word of the state is where it was, so that they are
-    // a loop: all steps one behind another are more than a CPU keeps of decoded instructions.
+    // Eight steps; `first` and `last` are what is done beside their first four and their last. After eight steps each word of the state is back in its
+    // variable, so the steps are a loop. Unrolled they took up to 1.33 times as long (measured on Zen 3).
     macro_rules! eight {
         ($all:ident, $first:block, $last:block) => {
             step!(a b c d e f g h, $all[0]);
