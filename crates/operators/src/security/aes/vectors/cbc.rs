@@ -162,7 +162,7 @@ where
 }
 
 /// From so many blocks on, registers of one block have their keys gathered too. That copies all keys of all lanes; then a round's keys lie side by side,
-/// and code needs no pointer for each lane, of which there are more than the CPU has registers.
+/// and code needs no pointer for each lane, of which there are more than the CPU has registers. Measured on Zen 3, and not on Arm.
 const GATHERED_FROM: usize = 8;
 
 /// A key for each: those of a register's blocks together.

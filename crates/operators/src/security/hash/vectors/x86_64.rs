@@ -157,7 +157,7 @@ macro_rules! order {
     };
 }
 
-/// In ascending order.
+/// The three numbers in ascending order.
 const fn sorted([a, b, c]: [i32; 3]) -> [i32; 3] {
     let (a, b) = if a > b { (b, a) } else { (a, b) };
     let (b, c) = if b > c { (c, b) } else { (b, c) };
